@@ -228,7 +228,8 @@ pub(super) struct Sends {
 }
 
 impl Sends {
-    /// Tells whether a send got no answer: it may have applied, or may still arrive and apply.
+    /// Tells whether one of the sends of this request got no answer: it may have applied, or may still
+    /// arrive and apply.
     pub(super) fn is_silent(&self) -> bool {
         self.made.get() > self.answered.get()
     }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::engine::claim::Claim;
 use crate::engine::fence::{Fence, Hold, is_mine};
@@ -253,7 +253,7 @@ impl Engine {
         if let (RecordWrite::Release(release), Some(later)) = (&unsent.write, unsent.later) {
             return self.send_late(unsent, release, later, deadline).await;
         }
-        let mut write = self.packed(unsent).await;
+        let mut write = self.packed(unsent, deadline).await;
         let mut answer = self.send_again(&write, deadline).await;
         if let (Err(StoreError::TooLarge), RecordWrite::Complete(completion)) = (&answer, &*write) {
             let omitted = StoredOutcome::Omitted(Omission::TooLarge);
@@ -339,8 +339,9 @@ impl Engine {
         is_open && !is_mine(found, &release.tombstone)
     }
 
-    /// Returns the write, whose large outcome is kept first.
-    async fn packed<'a>(&self, unsent: &'a Unsent) -> Cow<'a, RecordWrite> {
+    /// Returns the write, whose large outcome is kept first: in half of the time, so that the completion
+    /// is sent whatever becomes of it.
+    async fn packed<'a>(&self, unsent: &'a Unsent, deadline: Instant) -> Cow<'a, RecordWrite> {
         let Unsent {
             request,
             hold,
@@ -350,7 +351,9 @@ impl Engine {
         } = unsent;
         if let (Some(text), RecordWrite::Complete(completion)) = (large, write) {
             let until = completion.expiration;
-            let outcome = Box::pin(self.pack(request, hold, text, until)).await;
+            let pack = Box::pin(self.pack(request, hold, text, until));
+            let outcome = timeout(deadline.duration_since(Instant::now()) / 2, pack).await;
+            let outcome = outcome.unwrap_or(StoredOutcome::Omitted(Omission::NotKept));
             return Cow::Owned(with_outcome(completion, outcome));
         }
         Cow::Borrowed(write)

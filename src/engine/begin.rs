@@ -244,6 +244,8 @@ impl Engine {
             now = self.moment();
         }
         let mut rounds = 0;
+        // A claim of this run may have applied, and no reply said so.
+        let is_silent = AtomicBool::new(false);
         loop {
             request.meet(found.as_ref(), now.time);
             let asking = Asking::new(&owner, request.fingerprint.as_ref(), now.time);
@@ -296,7 +298,6 @@ impl Engine {
             }
             let claim = self.new_claim(request, &owner, attempt, now.time);
             let mut hold = Hold::of_claim(&claim, keeps_fingerprint);
-            let is_silent = AtomicBool::new(false);
             // It may have applied although its reply was not waited for.
             let left = || {
                 if is_silent.load(Ordering::Relaxed) {
@@ -309,7 +310,7 @@ impl Engine {
             let answer = match answer {
                 Ok(answer) => answer,
                 Err(error) => {
-                    if is_silent.into_inner() {
+                    if is_silent.load(Ordering::Relaxed) {
                         // Under `FailOpen` the work runs without this claim, and with this payload.
                         hold.keeps_fingerprint = true;
                         Box::pin(self.give_up(request, &hold)).await;
@@ -323,8 +324,11 @@ impl Engine {
                 }
                 Answer::Refused(other) => {
                     // What refused it may be its own record.
-                    if other.is_none() && rounds == MAX_ROUNDS {
-                        self.leave_claimed(request, &hold);
+                    if other.is_none() {
+                        is_silent.store(true, Ordering::Relaxed);
+                        if rounds == MAX_ROUNDS {
+                            self.leave_claimed(request, &hold);
+                        }
                     }
                     found = other;
                 }

@@ -428,8 +428,8 @@ struct State {
     given: BTreeSet<String>,
     stop: Option<Stop>,
     has_saga: bool,
-    /// A saga is being undone.
-    goes_back: bool,
+    /// The failure of a saga that is being undone, also before its note is answered.
+    failure: Option<Failure>,
     /// The failure of a saga that was undone.
     compensated: Option<Failure>,
 }
@@ -447,7 +447,7 @@ impl Steps {
         Self {
             engine,
             state: Mutex::new(State {
-                goes_back: saga.is_some_and(|saga| saga.failure.is_some()),
+                failure: saga.and_then(|saga| saga.failure),
                 journal,
                 ..State::default()
             }),
@@ -685,7 +685,7 @@ impl Claim {
         match effect(prepared).await {
             Ok(value) => turn.confirm(keep(&value)).await.map(|()| value),
             Err(StepError::Effect(error)) if has_fired.load(Ordering::Acquire) => {
-                let unsure = step.unsure.is_some_and(|unsure| unsure(&error));
+                let unsure = turn.was_pending || step.is_unsure(&error);
                 turn.fail(error_kind::<E>(), unsure).await;
                 Err(StepError::Effect(error))
             }

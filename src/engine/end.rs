@@ -35,7 +35,6 @@ impl Engine {
         claim: &Claim,
         disposition: Disposition,
     ) -> Result<Ended, Obstacle> {
-        hold.keeps_fingerprint |= claim.has_derived() || claim.has_steps();
         self.follow(claim, &mut hold);
         if claim.goes_back() {
             return Box::pin(self.end_saga(request, hold, claim, disposition)).await;
@@ -68,7 +67,7 @@ impl Engine {
                 // Nothing that a task of the handler writes now is lost in silence.
                 drop(claim.collected().close());
                 request.meter.count(Count::Failures);
-                let stored = self.fail_for_long(&request, &hold, &failure).await;
+                let stored = self.fail(&request, &hold, claim, &failure).await;
                 self.conclude_failure(request, stored).await
             }
             // An attempt that didn't start has undone nothing, and doesn't count.
@@ -128,22 +127,21 @@ impl Engine {
         // Nothing that a task of the handler writes now is lost in silence.
         drop(claim.collected().close());
         request.meter.count(Count::Failures);
-        let has_failed = failure.is_some() || last_error.is_some();
-        if let Some(stop) = claim.stop().filter(|_| has_failed) {
-            // The finding of a step counts, whatever error the handler made of it.
-            return Err(self.stopped(&request, hold, stop).await);
+        if let Some(stop) = claim.stop() {
+            let error = self.stopped(&request, hold, stop).await;
+            // The finding of a step counts, whatever error the handler made of it. An answer stands.
+            let has_failed = failure.is_some() || last_error.is_some();
+            return if has_failed {
+                Err(error)
+            } else {
+                Ok(Ended::Done)
+            };
         }
-        let stored = match failure {
-            // A retry behind the failure would fire the steps again, without their journal.
-            Some(failure) if claim.may_have_effects() => {
-                self.fail_for_long(&request, hold, &failure).await
-            }
-            Some(failure) => self.fail(&request, hold, &failure).await,
-            None => {
-                self.release(&request, hold, last_error.as_deref()).await;
-                return Ok(Ended::Done);
-            }
+        let Some(failure) = failure else {
+            self.release(&request, hold, last_error.as_deref()).await;
+            return Ok(Ended::Done);
         };
+        let stored = self.fail(&request, hold, claim, &failure).await;
         self.conclude_failure(request, stored).await
     }
 
@@ -178,10 +176,11 @@ impl Engine {
     }
 
     /// Ends work that didn't return: released, unless crashed attempts wait for an operator.
-    pub(super) async fn end_crashed(&self, request: &Request, hold: &Hold, last_error: &str) {
+    pub(super) async fn end_crashed(&self, request: &Request, mut hold: Hold, last_error: &str) {
         request.meter.count(Count::Failures);
+        hold.keeps_fingerprint = true;
         if self.settings.on_crash == OnCrash::RunAgain {
-            Box::pin(self.release(request, hold, Some(last_error))).await;
+            Box::pin(self.release(request, &hold, Some(last_error))).await;
         }
     }
 
@@ -247,7 +246,7 @@ impl Engine {
             mut hold,
             span,
         } = shadow;
-        hold.keeps_fingerprint |= claim.has_derived() || claim.has_steps();
+        self.follow(claim, &mut hold);
         let noted = async {
             match disposition {
                 Disposition::Complete(_) => {
@@ -260,11 +259,7 @@ impl Engine {
                     request.meter.count(Count::Failures);
                     let failure = Failure::unknown();
                     // Nothing depends on what is only observed.
-                    let _ = if claim.may_have_effects() {
-                        self.fail_for_long(&request, &hold, &failure).await
-                    } else {
-                        self.fail(&request, &hold, &failure).await
-                    };
+                    let _ = self.fail(&request, &hold, claim, &failure).await;
                 }
                 Disposition::Release(last_error) => {
                     request.meter.count(Count::Failures);
@@ -279,11 +274,10 @@ impl Engine {
     pub(super) async fn note_crash(&self, shadow: Shadow, last_error: &str) {
         let Shadow {
             request,
-            mut hold,
+            hold,
             span,
         } = shadow;
-        hold.keeps_fingerprint = true;
-        let ended = self.end_crashed(&request, &hold, last_error);
+        let ended = self.end_crashed(&request, hold, last_error);
         ended.instrument(span).await;
     }
 }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::engine::abandoned::OnDrop;
+use crate::engine::claim::Claim;
 use crate::engine::error::{Error, Obstacle};
 use crate::engine::fence::{Fence, Hold};
 use crate::engine::pace::Turns;
@@ -68,27 +69,20 @@ impl Engine {
     }
 
     /// Stores a failure that no retry will fix, under the fence. Failures are short, so they are
-    /// kept whatever the limit.
+    /// kept whatever the limit; one behind effects for as long as an outcome, since a retry behind it
+    /// would fire the steps again, without their journal.
     pub(super) async fn fail(
         &self,
         request: &Request,
         hold: &Hold,
+        claim: &Claim,
         failure: &Failure,
     ) -> Result<Fence, StoreError> {
-        let completion = self.failure_of(request, &hold.owner, failure);
-        self.finish(request, hold, completion).await
-    }
-
-    /// Stores a failure behind effects, for as long as an outcome.
-    pub(super) async fn fail_for_long(
-        &self,
-        request: &Request,
-        hold: &Hold,
-        failure: &Failure,
-    ) -> Result<Fence, StoreError> {
-        let retention = request.retention.max(self.settings.failure_retention);
         let mut completion = self.failure_of(request, &hold.owner, failure);
-        completion.expiration = (completion.completed_at + retention).ceil_seconds();
+        if claim.may_have_effects() {
+            let retention = request.retention.max(self.settings.failure_retention);
+            completion.expiration = (completion.completed_at + retention).ceil_seconds();
+        }
         self.finish(request, hold, completion).await
     }
 

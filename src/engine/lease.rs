@@ -54,8 +54,10 @@ impl Engine {
         (lease + pause + request.retention.max(rules.skew_margin)).ceil_seconds()
     }
 
-    /// Takes over the end of a lease that was renewed: writes that end the claim are sent until then.
+    /// Takes over what became of the claim: the end of a lease that was renewed, until which the writes
+    /// that end it are sent, and whether an effect may exist outside.
     pub(super) fn follow(&self, claim: &Claim, hold: &mut Hold) {
+        hold.keeps_fingerprint |= claim.has_derived() || claim.has_steps();
         if let Some(until) = claim.until() {
             hold.lease = until + self.settings.skew_margin;
         }

@@ -88,7 +88,12 @@ impl Run {
     #[cfg(feature = "http")]
     pub(crate) fn keep_for(&mut self, retention: Duration) {
         let retention = retention.max(SHORTEST_RETENTION);
+        let may_have_effects = self.claim.may_have_effects();
         match &mut self.protection {
+            // Without the journal, a retry would fire the steps again.
+            Protection::Claimed(request, _) if may_have_effects => {
+                request.retention = request.retention.max(retention);
+            }
             Protection::Claimed(request, _) => request.retention = retention,
             Protection::Claimless(request, _) => {
                 request.retention = retention.max(LEAST_RETENTION);
@@ -272,11 +277,10 @@ impl Run {
         drop(self.claim.collected().close());
         match self.take_protection() {
             Protection::Claimed(request, mut hold) => {
-                hold.keeps_fingerprint = true;
                 self.engine.follow(&self.claim, &mut hold);
                 // The tasks that the handler has spawned go on, and ask whether they may.
                 self.claim.lose();
-                self.engine.end_crashed(&request, &hold, last_error).await;
+                self.engine.end_crashed(&request, hold, last_error).await;
             }
             Protection::Shadow(Some(shadow)) => {
                 self.engine.note_crash(*shadow, last_error).await;

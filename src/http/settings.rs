@@ -18,7 +18,7 @@ use crate::http::route::Route;
 use crate::http::selector;
 use crate::http::selector::{IDEMPOTENCY_KEY, Selector};
 use crate::http::stored_response::NOT_STORED;
-use crate::protocol::key::Key;
+use crate::protocol::key::{Key, is_blank};
 
 pub(super) type Scope = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 pub(super) type Operation = dyn Fn(&Parts) -> String + Send + Sync;
@@ -68,7 +68,8 @@ pub struct Settings {
     /// effect must not be repeated. In the [claimless form](crate::Idempotency::claimless) they are
     /// kept for an hour at least. A handler decides for one answer with a
     /// [`Verdict`](crate::Verdict) among the response's extensions; a server error that it declares
-    /// complete is kept for this long, too.
+    /// complete is kept for this long, too. One behind a [step](crate::Claim::step) is kept as long as
+    /// other answers, since a retry behind its record would fire the step again.
     pub store_server_errors: Option<Duration>,
     /// Keeps no answer that says `Cache-Control: no-store`. Default: off, and it is kept as any
     /// other, since the directive speaks to caches, and a record answers nothing but a retry of its
@@ -233,27 +234,6 @@ impl Settings {
             None => details.to_response(),
         }
     }
-}
-
-/// Tells whether a scope names nobody: it is empty, or has no character that is seen. Unicode calls those
-/// without a width `Default_Ignorable_Code_Point`.
-fn is_blank(text: &str) -> bool {
-    let is_unseen = |character: char| {
-        let is_ignorable = matches!(
-            character,
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
-                | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-                | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
-                | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}'
-                | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
-        );
-        // The last one is an empty pattern of Braille.
-        is_ignorable
-            || character.is_whitespace()
-            || character.is_control()
-            || character == '\u{2800}'
-    };
-    text.chars().all(is_unseen)
 }
 
 /// Says how the requests of one route are treated: whether they need a key, where it is, and how

@@ -568,3 +568,25 @@ fn advice(name: &str) -> String {
     }
     format!("the namespace `{name}` must have 1 to 255 bytes, without `#` and control characters")
 }
+
+/// Tells whether a scope names nobody: it is empty, or has no character that is seen. Unicode calls those
+/// without a width `Default_Ignorable_Code_Point`.
+#[cfg(any(feature = "batch", feature = "invoke", feature = "http"))]
+pub(crate) fn is_blank(text: &str) -> bool {
+    let is_unseen = |character: char| {
+        let is_ignorable = matches!(
+            character,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
+                | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
+                | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}'
+                | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
+        );
+        // The last one is an empty pattern of Braille.
+        is_ignorable
+            || character.is_whitespace()
+            || character.is_control()
+            || character == '\u{2800}'
+    };
+    text.chars().all(is_unseen)
+}

@@ -27,6 +27,8 @@ struct Deadly {
     /// The write of which a copy arrives late, and the one before which it does.
     late: Arc<Mutex<Option<(usize, usize)>>>,
     copy: Arc<Mutex<Option<RecordWrite>>>,
+    /// The write that doesn't arrive, and is told so.
+    unavailable_at: Arc<AtomicUsize>,
 }
 
 impl Store for Deadly {
@@ -43,6 +45,10 @@ impl Store for Deadly {
                 .inner
                 .write(&copy.expect("sent before"), deadline)
                 .await;
+        }
+        // Write 0 is the first claim.
+        if number > 0 && number == self.unavailable_at.load(Ordering::Relaxed) {
+            return Err(StoreError::Unavailable("unavailable".into()));
         }
         let dies = self.dies_at.lock().unwrap().clone();
         if dies.contains(&(number, false)) {
@@ -628,6 +634,103 @@ async fn a_provider_is_asked_after_an_error_that_leaves_its_effect_unknown() {
     bench.once.run(key(), None, checkout).await.unwrap_err();
     let told = bench.once.run(key(), None, checkout).await.unwrap();
     assert_eq!((told, charges.into_inner()), (Outcome::Executed(6), 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_that_may_have_happened_stays_so_where_its_next_note_fails() {
+    let bench = bench(false, None);
+    let charges = AtomicUsize::new(0);
+    let checkout = async |claim: Claim| {
+        let mut saga = claim.saga::<Shop>()?;
+        let query = |_| async { Ok((charges.load(Ordering::Relaxed) > 0).then_some(6)) };
+        let charge = |_| async {
+            charges.fetch_add(1, Ordering::Relaxed);
+            Err(Shop::Down)
+        };
+        let undo = |_, _| async { Ok(()) };
+        saga.queried_step("charge", query, charge, undo).await
+    };
+    bench.once.run(key(), None, checkout).await.unwrap_err();
+    // The next writes are a claim that meets the record, and one that takes it over.
+    let note = bench.store.writes.load(Ordering::Relaxed) + 2;
+    bench.store.unavailable_at.store(note, Ordering::Relaxed);
+    let second = bench.once.run(key(), None, checkout).await.unwrap_err();
+    assert!(
+        matches!(second, Error::Handler(SagaError::Step(StepError::Store(_)))),
+        "{second:?}"
+    );
+    let told = bench.once.run(key(), None, checkout).await.unwrap();
+    assert_eq!((told, charges.into_inner()), (Outcome::Executed(6), 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_error_of_a_second_try_says_nothing_of_the_first() {
+    let bench = bench(false, None);
+    let checkout = async |claim: Claim, this: &str| {
+        let mut saga = claim.saga::<Shop>()?;
+        if this == "aborts" {
+            return Err(saga.abort(&Shop::Declined).await);
+        }
+        let charge = |_| async {
+            if this == "dies" {
+                std::future::pending::<()>().await;
+            }
+            Err::<u32, _>(Shop::Down)
+        };
+        saga.step("charge", charge, |_, _| async { Ok(()) }).await
+    };
+    let dies = bench.once.run(key(), None, |claim| checkout(claim, "dies"));
+    let dies = tokio::time::timeout(Duration::from_millis(50), Box::pin(dies)).await;
+    assert!(dies.is_err());
+    bench.clock.advance(2 * LEASE);
+    let fails = bench
+        .once
+        .run(key(), None, |claim| checkout(claim, "fails"));
+    fails.await.unwrap_err();
+    let aborts = bench
+        .once
+        .run(key(), None, |claim| checkout(claim, "aborts"));
+    let aborted = aborts.await;
+    assert!(
+        matches!(aborted, Err(Error::Interrupted { .. })),
+        "{aborted:?}"
+    );
+    assert_eq!(bench.status().await, SagaStatus::Stuck);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_beside_a_saga_keeps_nothing_from_being_undone() {
+    let bench = bench(true, None);
+    let (undone, sent) = (AtomicUsize::new(0), tokio::sync::Notify::new());
+    let checkout = async |claim: Claim| {
+        let mail = claim.step("mail", |_| async {
+            sent.notified().await;
+            Ok::<_, Shop>(1)
+        });
+        let saga = async {
+            let saga = claim.saga::<Shop>()?;
+            let mut saga = saga.permanent(|error| *error == Shop::Declined);
+            let release = |_, _: u32| async {
+                undone.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            };
+            saga.step("reserve", |_| async { Ok(1) }, release).await?;
+            let declined = |_| async { Err::<u32, _>(Shop::Declined) };
+            let charged = saga.step("charge", declined, |_, _| async { Ok(()) });
+            let charged = charged.await;
+            sent.notify_one();
+            charged
+        };
+        let (mail, charged) = tokio::join!(mail, saga);
+        mail.map_err(SagaError::Step)?;
+        charged
+    };
+    let ended = bench.once.run(key(), None, checkout).await;
+    assert!(
+        matches!(ended, Err(Error::Handler(SagaError::Compensated { .. }))),
+        "{ended:?}"
+    );
+    assert_eq!(undone.into_inner(), 1);
 }
 
 #[tokio::test(start_paused = true)]

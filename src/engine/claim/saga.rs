@@ -68,8 +68,6 @@ pub struct Saga<'a, E> {
     claim: Claim,
     permanent: Permanent<'a, E>,
     state: SagaState,
-    /// The failure whose note has no answer yet.
-    failing: Option<Failure>,
     is_noted: bool,
     undos: Vec<(Step<E>, Undo<'a, E>)>,
     /// Steps that are confirmed, and whose result was not kept.
@@ -102,7 +100,6 @@ impl Claim {
             claim: self.clone(),
             permanent: Box::new(|_| false),
             state,
-            failing: None,
             is_noted,
             undos: Vec::new(),
             lost: Vec::new(),
@@ -289,11 +286,11 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
                     }
                     Err(error) => {
                         let is_permanent = !step.is_unsure(&error) && (self.permanent)(&error);
-                        let unsure = step.is_unsure(&error) || (can_ask && !is_permanent);
+                        let may_be_done = can_ask || turn.was_pending;
+                        let unsure = step.is_unsure(&error) || (may_be_done && !is_permanent);
                         if is_permanent {
                             // Nothing goes forward from here, also where this is dropped in the next write.
-                            self.failing = Some(Failure::of(&error));
-                            inner.steps.state().goes_back = true;
+                            inner.steps.state().failure = Some(Failure::of(&error));
                         }
                         turn.fail(error_kind::<E>(), unsure).await;
                         if !is_permanent {
@@ -344,7 +341,8 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
 
     /// Repeats the note of a failure that has no answer: it may have applied.
     async fn fail_again(&mut self) -> Result<(), SagaError<E>> {
-        match self.failing.clone() {
+        let failure = self.claim.inner.steps.state().failure.clone();
+        match failure {
             Some(failure) => self.fail(failure).await,
             None => Ok(()),
         }
@@ -355,7 +353,6 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
         if self.state.failure.is_some() {
             return Ok(());
         }
-        let failure = self.failing.insert(failure).clone();
         let confirmed = self.undos.iter().map(|(step, _)| &step.name);
         let confirmed = confirmed.chain(&self.lost).cloned();
         // What an earlier attempt did, or may have done, and this one has not named: only an operator can
@@ -364,22 +361,22 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
             let state = self.claim.inner.steps.state();
             let entries = state.journal.iter().filter(|(name, entry)| {
                 let may_be_done = is_confirmed(entry) || entry.state == StepState::Pending;
-                may_be_done && is_step_name(name) && !state.given.contains(*name)
+                let is_named = state.given.contains(*name) || state.busy.contains(*name);
+                may_be_done && is_step_name(name) && !is_named
             });
             entries.map(|(name, _)| name.to_owned()).collect()
         };
         let confirmed = confirmed.chain(unnamed).collect();
         let failed = SagaState {
-            failure: Some(failure),
+            failure: Some(failure.clone()),
             confirmed,
             stuck: None,
             is_erased: false,
         };
         // The run ends as not final from now on: the note may apply, whatever is heard of it, and the next
         // delivery reads it.
-        self.claim.inner.steps.state().goes_back = true;
+        self.claim.inner.steps.state().failure = Some(failure);
         note(&self.claim, &failed).await?;
-        self.failing = None;
         self.state = failed;
         self.is_noted = true;
         let inner = &*self.claim.inner;

@@ -85,7 +85,8 @@ impl Claim {
         match effect(self.derive_key(&step.name)).await {
             Ok(value) => turn.confirm(keep(&value)).await.map(|()| value),
             Err(error) => {
-                turn.fail(error_kind::<E>(), step.is_unsure(&error)).await;
+                let unsure = turn.was_pending || step.is_unsure(&error);
+                turn.fail(error_kind::<E>(), unsure).await;
                 Err(StepError::Effect(error))
             }
         }
@@ -96,21 +97,24 @@ impl Claim {
         !self.inner.steps.state().journal.is_empty()
     }
 
-    /// Tells whether the effect of a step has happened, or may have.
+    /// Tells whether the effect of a step has happened, or may have. One that a saga has undone counts.
     pub(crate) fn may_have_effects(&self) -> bool {
         let state = self.inner.steps.state();
+        if state.compensated.is_some() {
+            return true;
+        }
         let mut steps = state.journal.iter().filter(|(name, _)| is_step_name(name));
         steps.any(|(_, entry)| entry.state != StepState::Failed)
     }
 
-    /// Tells whether the handler has begun, or gone on with, a saga.
+    /// Tells whether the handler of this attempt has begun or continued a saga.
     pub(crate) fn has_saga(&self) -> bool {
         self.inner.steps.state().has_saga
     }
 
     /// Tells whether a saga is being undone: the run is no success, whatever its handler returns.
     pub(crate) fn goes_back(&self) -> bool {
-        self.inner.steps.state().goes_back
+        self.inner.steps.state().failure.is_some()
     }
 
     /// Returns the failure of a saga that was undone.
@@ -191,27 +195,23 @@ impl Inner {
         if self.is_over() {
             return Err(StepError::OutOfTime);
         }
-        match self.note(name, entry, Urgency::Begin).await {
-            Ok(true) => {}
-            Ok(false) => return Err(StepError::LeaseLost),
-            Err(error) => {
-                // It may have applied, and the effect will not fire.
-                self.take_back(name, entry, "not begun").await;
-                return Err(StepError::Store(error));
+        let was_pending = is_pending(self.steps.state().journal.get(name));
+        let (error, why) = match self.note(name, entry, Urgency::Begin).await {
+            Ok(true) if !self.is_over() => {
+                events::step("step_begun", &self.operation, &self.id, name);
+                return Ok(());
             }
+            Ok(true) => (StepError::OutOfTime, "out of time"),
+            Ok(false) => return Err(StepError::LeaseLost),
+            Err(error) => (StepError::Store(error), "not begun"),
+        };
+        // The note may have applied, and the effect will not fire. Where an earlier attempt left the step
+        // pending, its effect may have happened.
+        if !was_pending {
+            let entry = entry.ended(StepState::Failed, Some(why), self.clock.now());
+            let _ = self.note(name, &entry, Urgency::Tell).await;
         }
-        if self.is_over() {
-            self.take_back(name, entry, "out of time").await;
-            return Err(StepError::OutOfTime);
-        }
-        events::step("step_begun", &self.operation, &self.id, name);
-        Ok(())
-    }
-
-    /// Notes that the effect will not fire.
-    async fn take_back(&self, name: &str, entry: &StepEntry, why: &str) {
-        let entry = entry.ended(StepState::Failed, Some(why), self.clock.now());
-        let _ = self.note(name, &entry, Urgency::Tell).await;
+        Err(error)
     }
 
     /// Decides what to do about a step: gives its turn, or the result that it has.
@@ -245,11 +245,13 @@ impl Inner {
             }
             StepDecision::Fire => {
                 let entry = StepEntry::begun(known, self.clock.now());
+                let was_pending = is_pending(known);
                 state.busy.insert(step());
                 Ok(Begun::Turn(Turn {
                     inner: self,
                     name: step(),
                     entry,
+                    was_pending,
                 }))
             }
         }
@@ -294,6 +296,12 @@ pub(super) struct Turn<'a> {
     name: String,
     /// The entry of the first note.
     pub(super) entry: StepEntry,
+    /// An earlier attempt left the step pending: its effect may have happened, whatever this one meets.
+    pub(super) was_pending: bool,
+}
+
+fn is_pending(known: Option<&StepEntry>) -> bool {
+    known.is_some_and(|entry| entry.state == StepState::Pending)
 }
 
 impl Turn<'_> {

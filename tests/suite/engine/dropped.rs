@@ -193,6 +193,29 @@ async fn a_large_outcome_that_was_dropped_on_its_way_is_kept_by_the_next_call() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_large_outcome_that_finds_no_place_keeps_no_completion_back() {
+    let pair = pair(|builder| builder.settings(|settings| settings.inline_limit = 10));
+    let large: String = (0..5_000_u32).map(|n| (n ^ 0x5a5).to_string()).collect();
+    pair.hang_up_after(Call::Keep, Fault::RequestLost, Ok(large))
+        .await;
+    for _ in 0..1_000 {
+        pair.table.inject(Call::Keep, Fault::RequestLost);
+    }
+    attempt(&pair.once, another()).await.unwrap();
+    let record = pair.record().await;
+    assert_eq!(record.status, Status::Completed, "{record:?}");
+    pair.clock.advance(LEASE + MARGIN);
+    let again = attempt(&pair.other, key()).await;
+    assert!(
+        matches!(
+            again,
+            Ok(Outcome::Replayed(..)) | Err(Error::OutcomeOmitted { .. })
+        ),
+        "{again:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failure_for_good_that_was_dropped_is_stored_by_the_next_call() {
     let pair = pair(|builder| builder);
     pair.hang_up_after(Call::Complete, Fault::RequestLost, Err("permanently"))

@@ -1,6 +1,8 @@
 //! The answers that are stored, by setting and by the handler's wish.
 
 use std::io::Error as IoError;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,9 +12,9 @@ use http_body_util::StreamBody;
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy};
 use lambda_idempotency::testing::ManualClock;
-use lambda_idempotency::{Idempotency, Verdict};
+use lambda_idempotency::{Claim, Idempotency, Verdict};
 
-use super::api::{Api, Door, answer};
+use super::api::{Api, Door, Failure, answer};
 use crate::on_each_server;
 use crate::support::{Fault, Proxy, Server};
 
@@ -155,6 +157,32 @@ async fn a_server_error_is_kept_for_a_time_of_its_own(server: Server) {
         clock.advance(Duration::from_secs(63));
         assert_eq!(api.send(&call).await.text(), "run 3");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_error_behind_a_step_is_kept_as_long_as_an_answer() {
+    let server = Server::dynoxide().await;
+    let clock = ManualClock::default();
+    let once = Idempotency::builder(server.store().await).namespace("shop");
+    let once = once.clock(clock.clone()).build().unwrap();
+    let layer = IdempotencyLayer::unscoped(once)
+        .settings(|settings| settings.store_server_errors = Some(Duration::from_mins(5)));
+    let charges = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&charges);
+    let api = Api::under(&layer, move |run, request: lambda_http::Request| {
+        let charges = Arc::clone(&counter);
+        async move {
+            let claim = request.extensions().get::<Claim>().unwrap();
+            let charge = async || Ok::<_, IoError>(charges.fetch_add(1, Ordering::Relaxed));
+            claim.step("charge", |_| charge()).await?;
+            Ok::<_, Failure>(answer(503, format!("run {run}")))
+        }
+    });
+    let call = Door::Http.post("k-1");
+    assert_eq!(api.send(&call).await.status, 503);
+    clock.advance(Duration::from_mins(10));
+    assert!(api.send(&call).await.is_replayed());
+    assert_eq!(charges.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -45,6 +45,25 @@ async fn an_interrupted_step_is_never_made_final_by_the_handlers_verdict() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_that_releases_behind_an_interrupted_step_names_the_step_as_the_reason() {
+    let bench = &bench();
+    bench.die_in_the_step().await;
+    let handler = |claim: Claim| async move {
+        let step = Step::named("charge").on_crash(OnCrash::Interrupt);
+        let stopped = claim.step(step, |_| bench.effect()).await;
+        assert!(stopped.is_err());
+        Ok::<_, Infallible>("500".to_owned())
+    };
+    let answered = bench
+        .once
+        .run_with(key(), payload(), handler, |_| Verdict::Release)
+        .await;
+    assert!(matches!(answered, Ok(Outcome::Executed(_))), "{answered:?}");
+    let record = bench.record().await;
+    assert_eq!(record.last_error.as_deref(), Some("interrupted step"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_handler_that_finds_out_by_itself_goes_on_after_an_interrupted_step() {
     let bench = &bench();
     bench.die_in_the_step().await;
