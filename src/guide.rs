@@ -82,6 +82,7 @@ page!(
 page!(
     observe,
     "recipes/observe.md",
+    "reference/iam" => packaged!("reference/iam.md"),
     "reference/metrics" => "crate::guide::metrics",
 );
 page!(

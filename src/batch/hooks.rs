@@ -27,8 +27,11 @@ pub(crate) trait Defer<R>: Send + Sync {
 }
 
 /// Defers one message until the first instant, and gives up at the second.
-pub(crate) type Deferral =
-    Box<dyn FnOnce(Instant, Option<Instant>) -> BoxFuture<'static, ()> + Send>;
+pub(crate) type Deferral = Box<dyn FnOnce(Instant, Instant) -> BoxFuture<'static, ()> + Send>;
+
+/// The longest time that the deferrals of one batch may take together: they are a courtesy, and each
+/// millisecond of the function is paid for.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Holds the hooks of a layer.
 pub(super) struct Hooks<S: Source> {
@@ -63,7 +66,7 @@ impl<S: Source> Hooks<S> {
         }
     }
 
-    /// Defers messages that are in flight elsewhere, and offers rejected ones to the hook,
+    /// Offers rejected messages to the hook, then defers those that are in flight elsewhere,
     /// `side_by_side` at a time. The messages that the hook took are done. Answers how many are
     /// rejected, whether or not there is a hook that takes them.
     pub(super) async fn run(
@@ -78,39 +81,41 @@ impl<S: Source> Hooks<S> {
             deferrals,
             until,
         } = kept;
+        let is_rejected = |position: &usize| rejection(fates, *position).is_some();
+        let count = (0..fates.len()).filter(is_rejected).count();
+        if let Some(hook) = &self.on_rejected {
+            let messages = messages.into_iter().zip(ids).enumerate();
+            let rejected = messages.filter_map(|(position, (message, id))| {
+                let (why, reason) = rejection(fates, position)?;
+                let (code, detail) = reason.words();
+                let rejected = Rejected {
+                    rejection: why,
+                    reason: code,
+                    detail: detail.into_owned(),
+                };
+                Some(async move {
+                    let is_taken = hook.takes::<S>(message, id, rejected, until).await;
+                    (position, is_taken)
+                })
+            });
+            let rejected: Vec<_> = rejected.collect();
+            let mut offers = stream::iter(rejected).buffer_unordered(side_by_side);
+            while let Some((position, is_taken)) = offers.next().await {
+                if is_taken && let Some(fate) = fates.get_mut(position) {
+                    *fate = Fate::Done;
+                }
+            }
+        }
+
+        // An outage of the queue must not use up the hook's time.
+        let patience = Instant::now() + PATIENCE;
+        let until = until.map_or(patience, |until| until.min(patience));
         let deferrals = deferrals.into_iter().zip(fates.iter());
         let requests: Vec<_> = deferrals
             .filter_map(|(deferral, fate)| Some(deferral(free_at(fates, fate)?, until)))
             .collect();
         let requests = stream::iter(requests).buffer_unordered(side_by_side);
         requests.collect::<()>().await;
-
-        let is_rejected = |position: &usize| rejection(fates, *position).is_some();
-        let count = (0..fates.len()).filter(is_rejected).count();
-        let Some(hook) = &self.on_rejected else {
-            return count;
-        };
-        let messages = messages.into_iter().zip(ids).enumerate();
-        let rejected = messages.filter_map(|(position, (message, id))| {
-            let (why, reason) = rejection(fates, position)?;
-            let (code, detail) = reason.words();
-            let rejected = Rejected {
-                rejection: why,
-                reason: code,
-                detail: detail.into_owned(),
-            };
-            Some(async move {
-                let is_taken = hook.takes::<S>(message, id, rejected, until).await;
-                (position, is_taken)
-            })
-        });
-        let rejected: Vec<_> = rejected.collect();
-        let mut offers = stream::iter(rejected).buffer_unordered(side_by_side);
-        while let Some((position, is_taken)) = offers.next().await {
-            if is_taken && let Some(fate) = fates.get_mut(position) {
-                *fate = Fate::Done;
-            }
-        }
         count
     }
 }
@@ -299,6 +304,8 @@ where
 mod tests {
     use std::time::Duration;
 
+    use aws_lambda_events::sqs::SqsMessage;
+
     use super::*;
     use crate::batch::BodyError;
     use crate::batch::reader::tests::message;
@@ -306,7 +313,7 @@ mod tests {
 
     /// Runs the hooks after two messages, of which the second is rejected; gives how many of them
     /// are rejected, and how many are done after it.
-    async fn run(on_rejected: Option<Hook<aws_lambda_events::sqs::SqsMessage>>) -> (usize, usize) {
+    async fn run(on_rejected: Option<Hook<SqsMessage>>) -> (usize, usize) {
         let hooks: Hooks<Sqs> = Hooks {
             on_rejected,
             deferring: None,
@@ -330,6 +337,51 @@ mod tests {
         let failing = Hook::new(|_, _| async { Err(std::fmt::Error) }, false);
         assert_eq!(run(Some(failing)).await, (1, 1));
         assert_eq!(run(None).await, (1, 1));
+    }
+
+    /// A queue that doesn't answer: each deferral takes all the time that it gets.
+    struct Silent;
+
+    impl Defer<SqsMessage> for Silent {
+        fn prepare(&self, _: &SqsMessage) -> Deferral {
+            Box::new(|_, until| tokio::time::sleep_until(until).boxed())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_that_does_not_answer_holds_a_batch_up_for_two_seconds_after_the_hook() {
+        let millis = Duration::from_millis;
+        for (left, expected) in [
+            (None, millis(2_000)),
+            (Some(millis(60_000)), millis(2_000)),
+            (Some(millis(1_000)), millis(750)),
+        ] {
+            let began = Instant::now();
+            let at_once = move |_, _| {
+                let is_at_once = began.elapsed().is_zero();
+                async move { is_at_once.then_some(()).ok_or(std::fmt::Error) }
+            };
+            let hooks: Hooks<Sqs> = Hooks {
+                on_rejected: Some(Hook::new(at_once, false)),
+                deferring: Some(Arc::new(Silent)),
+            };
+            let in_flight = || {
+                Fate::Reported(Reason::Run {
+                    code: "in_flight",
+                    detail: String::new(),
+                    rejection: None,
+                    free_at: Some(began + millis(90_000)),
+                })
+            };
+            let garbled = Fate::Reported(Reason::NoBody(BodyError::MISSING));
+            let mut fates = [in_flight(), in_flight(), garbled, in_flight()];
+            let ids = ["m-1", "m-2", "m-3", "m-4"].map(str::to_owned);
+            let messages = ids.each_ref().map(|id| message(id, "1"));
+            let kept = hooks.keep(&messages, left);
+            assert_eq!(hooks.run(kept, &ids, &mut fates, 1).await, 1);
+            assert_eq!(began.elapsed(), expected, "{left:?}");
+            assert!(matches!(fates, [_, _, Fate::Done, _]), "{fates:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

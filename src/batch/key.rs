@@ -9,8 +9,9 @@ use serde_json::value::RawValue;
 
 use crate::batch::Source;
 use crate::batch::message::Content;
+use crate::batch::report::Reason;
 use crate::protocol::fingerprint::Fingerprint;
-use crate::protocol::key::{IntoToken, Key, KeyError};
+use crate::protocol::key::{IntoToken, Key, KeyError, is_blank};
 use crate::protocol::selector::{JsonSelector, SelectorError};
 
 /// Finds the token in a decoded body.
@@ -87,14 +88,16 @@ impl<S: Source, T> KeySource<S, T> {
         operation: Arc<str>,
         content: &Content<'_, S>,
         body: &T,
-    ) -> Option<Key> {
+    ) -> Result<Option<Key>, Reason> {
         let token = match &*self.token {
             Token::MessageId => content.id().map(Cow::into_owned),
             Token::Body(token) => token(body),
             Token::RawId(id) => id(body, content.message()),
             Token::Selected(selector) => selector.token(content),
         };
-        let token = token.filter(|token| !token.is_empty())?;
+        let Some(token) = token.filter(|token| !token.is_empty()) else {
+            return Ok(None);
+        };
         let key = match &*self.token {
             Token::RawId(_) => Key::raw(&*operation, token),
             Token::MessageId => Key::of_source(operation, token),
@@ -102,10 +105,11 @@ impl<S: Source, T> KeySource<S, T> {
         };
         let tenant = self.scope.as_ref();
         let tenant = tenant.and_then(|scope| scope(body, content.message()));
-        Some(match tenant {
-            Some(tenant) => key.scope(tenant),
-            None => key,
-        })
+        match tenant {
+            Some(tenant) if is_blank(&tenant) => Err(Reason::BlankScope),
+            Some(tenant) => Ok(Some(key.scope(tenant))),
+            None => Ok(Some(key)),
+        }
     }
 
     /// Says why a message has no key.
@@ -339,7 +343,7 @@ mod tests {
     fn key<T>(source: &KeySource<Sqs, T>, body: &T) -> Option<Key> {
         let message = message();
         let content = Content::open(&message, b"{}", &[], None).ok()?;
-        source.key("charge".into(), &content, body)
+        source.key("charge".into(), &content, body).ok()?
     }
 
     #[test]
@@ -387,6 +391,17 @@ mod tests {
         assert_eq!(key(&token_first, &7), expected);
         let tenant_first = KeySource::message_id().scope(tenant).body(u32::to_string);
         assert_eq!(key(&tenant_first, &7), expected);
+    }
+
+    #[test]
+    fn a_blank_tenant_is_an_error() {
+        let message = message();
+        let content = Content::<Sqs>::open(&message, b"{}", &[], None).unwrap();
+        for (tenant, is_named) in [("", false), ("\t\u{3000} ", false), ("t 9", true)] {
+            let source = KeySource::<Sqs, ()>::message_id().scope(move |(), _| tenant);
+            let key = source.key("charge".into(), &content, &());
+            assert_eq!(key.is_ok(), is_named, "{tenant:?}");
+        }
     }
 
     fn found(attributes: &[(&str, &str)], body: &str) -> Option<String> {

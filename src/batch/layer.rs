@@ -173,7 +173,8 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     /// [text](IntoToken), or an `Option` of it. Two tenants that choose the same token then have
     /// two records. Default: none, which is right where the tokens are your own.
     ///
-    /// All messages for which it gives `None` share their tokens.
+    /// All messages for which it gives `None` share their tokens. A message for which it gives a
+    /// blank text is rejected as [`UnusableKey`](super::Rejection::UnusableKey).
     ///
     /// ```
     /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};

@@ -108,8 +108,8 @@ impl<S: Source, T> Reader<S, T> {
     }
 
     /// Reads a message, with what was fetched for it. Where nothing is protected, it has neither key
-    /// nor fingerprint if one of the closures for them panics: its handler runs as if they were not
-    /// there.
+    /// nor fingerprint if its tenant is blank, or if one of the closures for them panics: its handler
+    /// runs as if they were not there.
     pub(super) fn read(
         &self,
         operation: Arc<str>,
@@ -127,17 +127,18 @@ impl<S: Source, T> Reader<S, T> {
             }
             reason => reason,
         })?;
-        let identity = || {
-            let key = self.key.key(operation, &content, &body);
+        let identity = || -> Result<_, Reason> {
+            let key = self.key.key(operation, &content, &body)?;
             let fingerprint = self.fingerprint.of(&content, &body, &self.attributes);
             let retention = self.retention.as_ref();
             let retention = retention.and_then(|closure| closure(&body, message));
-            (key, fingerprint, retention)
+            Ok((key, fingerprint, retention))
         };
         let (key, fingerprint, retention) = if is_passive {
-            catch_unwind(AssertUnwindSafe(identity)).unwrap_or_default()
+            let caught = catch_unwind(AssertUnwindSafe(identity));
+            caught.ok().and_then(Result::ok).unwrap_or_default()
         } else {
-            identity()
+            identity()?
         };
         Ok(Contents {
             body,

@@ -47,6 +47,8 @@ pub(super) enum Reason {
     /// The store is not set up as it is configured, or the function lacks a permission.
     Misconfigured(String),
     Key(KeyError),
+    /// The tenant that the layer's closure takes from the message is blank.
+    BlankScope,
     /// The message in this position, before it in the batch, has the same key and another body.
     Mismatch {
         leader: usize,
@@ -128,6 +130,7 @@ impl Reason {
                 Some(Rejection::Undecodable)
             }
             Self::Key(error) => Rejection::of_kind(ErrorKind::of_key(error)),
+            Self::BlankScope => Some(Rejection::UnusableKey),
             Self::Mismatch { .. } => Some(Rejection::Mismatch),
             Self::Run { rejection, .. } => *rejection,
             Self::NotRun
@@ -177,6 +180,10 @@ impl Reason {
             ),
             Self::Misconfigured(detail) => ("store_failed", detail.as_str()),
             Self::Key(error) => return (error.code(), error.to_string().into()),
+            Self::BlankScope => (
+                "scope_missing",
+                "the tenant that `.scope(…)` takes from the message is blank: have its sender name the tenant, or return `None` where messages share their keys",
+            ),
             Self::Mismatch { .. } => (
                 "mismatch",
                 "another message of this batch has the same idempotency key, and asks for something else",

@@ -164,10 +164,17 @@ where
     match result {
         Ok(value) => Handled::Done(value),
         Err(error) => Handled::Failed {
-            is_permanent: permanent.is_some_and(|permanent| permanent(&error)),
+            is_permanent: judged(permanent, &error),
             error,
         },
     }
+}
+
+/// Asks the caller's closure whether an error is permanent. Its panic is no crash of the handler: the
+/// error is not permanent then.
+fn judged<E>(permanent: Option<&Permanent<E>>, error: &E) -> bool {
+    let judge = || permanent.is_some_and(|permanent| permanent(error));
+    catch_unwind(AssertUnwindSafe(judge)).unwrap_or(false)
 }
 
 /// Ends the run as the handler's result asks. `quotes` allows the reason to have the error's text.
@@ -205,9 +212,7 @@ async fn end<R: Serialize, E: Display + 'static>(
         // own for that.
         Err(Error::Refused(refusal)) => match refusal.into_answer::<E>() {
             Ok(error) => {
-                // A panic of the caller's judgement must not end the batch.
-                let judge = || permanent.is_some_and(|permanent| permanent(&error));
-                let is_permanent = catch_unwind(AssertUnwindSafe(judge)).unwrap_or(false);
+                let is_permanent = judged(permanent, &error);
                 Fate::Reported(Reason::of_error(&error, is_permanent, quotes))
             }
             Err(refusal) => refuse(&Error::Refused(refusal), quotes),

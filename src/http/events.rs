@@ -3,8 +3,10 @@
 //! [`EventLayer`] does for a handler of [`ApiGatewayProxyRequest`], [`ApiGatewayV2httpRequest`],
 //! [`AlbTargetGroupRequest`] or [`LambdaFunctionUrlRequest`] what
 //! [`IdempotencyLayer`] does for a service of HTTP requests, with its
-//! settings: the same event gets the same key and the same fingerprint either way. The handler is
-//! given an [`Incoming`] event, which is a `LambdaEvent` with the [`Claim`] beside it.
+//! settings: the same event of a plain address gets the same key and the same fingerprint either way.
+//! They differ where `lambda_http` rewrites a path, such as `/a/../b`, and where a query of version 2.0
+//! has `|`, `^`, `{` or `}`, which are encoded here alone. The handler is given an [`Incoming`] event,
+//! which is a `LambdaEvent` with the [`Claim`] beside it.
 //!
 //! ```
 //! use lambda_http::aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse};

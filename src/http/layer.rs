@@ -145,7 +145,9 @@ impl IdempotencyLayer {
     }
 
     /// Sets the request headers that count in the fingerprint: a retry must have the same values.
-    /// Default: none, because proxies and clients change headers between retries.
+    /// Default: none, because proxies and clients change headers between retries. Of a repeated
+    /// header the last value alone counts where `lambda_http` or a load balancer
+    /// [drops the others](super#key-repeated).
     pub fn fingerprint_headers(mut self, names: impl IntoIterator<Item = HeaderName>) -> Self {
         let mut names: Vec<HeaderName> = names.into_iter().collect();
         names.sort_by(|a, b| a.as_str().cmp(b.as_str()));

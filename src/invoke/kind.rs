@@ -133,6 +133,17 @@ impl Kind {
         }
     }
 
+    /// Lists the fields that differ between two tries of one event. They are never compared.
+    pub(super) fn left_out(self) -> impl Iterator<Item = Pointer> {
+        let fields: &[&str] = match self {
+            Self::Scheduler => &["/execution_id", "/attempt_number"],
+            _ => &[],
+        };
+        fields
+            .iter()
+            .filter_map(|field| field.parse::<Pointer>().ok())
+    }
+
     /// Gives the value of the attribute `faas.trigger` of a span.
     pub(super) fn trigger(self) -> &'static str {
         match self {
@@ -216,6 +227,10 @@ pub(in crate::invoke) enum KindError {
     S3BatchTasks,
     #[error("the object's key is no UTF-8 when it is URL-decoded")]
     S3BatchKey,
+    #[error(
+        "the tenant that `.scope(…)` takes from the payload is blank: have its sender name the tenant, or return `None` where events share their keys"
+    )]
+    BlankScope,
 }
 
 #[derive(Deserialize)]

@@ -47,7 +47,7 @@ impl<T: DeserializeOwned, E> InvokeLayer<T, E> {
         let reader = Reader {
             kind,
             key: KeySource::of_source(),
-            fingerprint: FingerprintSource::Content(Arc::default()),
+            fingerprint: FingerprintSource::Content(kind.left_out().collect()),
             retention: None,
             quotes_errors: once.logs_errors(),
         };
@@ -114,8 +114,11 @@ impl<T, E> InvokeLayer<T, E> {
     /// Takes the whole id of the record from the decoded payload, whatever the namespace and the
     /// operation: to share records with another library, as [`Key::raw`](crate::Key::raw) does; the
     /// feature `powertools` makes the ids of Powertools for AWS Lambda. It replaces
-    /// [`key`](Self::key): the last call counts. With a [`scope`](Self::scope) each event fails,
-    /// because the id has no room for one.
+    /// [`key`](Self::key): the last call counts. With a [`scope`](Self::scope), and in a function
+    /// with Lambda's [tenant isolation][isolation], each event fails, because the id has no room for
+    /// a tenant.
+    ///
+    /// [isolation]: https://docs.aws.amazon.com/lambda/latest/dg/tenant-isolation.html
     pub fn raw_id<V: IntoToken>(mut self, id: impl Fn(&T) -> V + Send + Sync + 'static) -> Self {
         self.config.reader.key = self.config.reader.key.raw_id(id);
         self
@@ -125,7 +128,14 @@ impl<T, E> InvokeLayer<T, E> {
     /// tenants that choose the same token then have two records. Default: none, which is right
     /// where the tokens are your own.
     ///
-    /// All events for which it gives `None` share their tokens.
+    /// All events for which it gives `None` share their tokens. An event for which it gives a blank
+    /// text fails with `Idempotency.WrongEvent`.
+    ///
+    /// In a function with Lambda's [tenant isolation][isolation], the tenant that Lambda names is
+    /// part of each key without this method. With it, the scope is the JSON list of both:
+    /// `["tenant","scope"]`.
+    ///
+    /// [isolation]: https://docs.aws.amazon.com/lambda/latest/dg/tenant-isolation.html
     pub fn scope<V: IntoToken>(mut self, tenant: impl Fn(&T) -> V + Send + Sync + 'static) -> Self {
         self.config.reader.key = self.config.reader.key.scope(tenant);
         self
@@ -303,12 +313,8 @@ impl<T, E> InvokeLayer<T, E> {
     /// An event that differs there gets the answer of the first, so leave out nothing that changes
     /// what it asks for.
     pub fn fingerprint_without(mut self, fields: impl IntoIterator<Item = Pointer>) -> Self {
-        // Those of a try, which an invocation by the Scheduler leaves out, stay out.
-        let before: Vec<Pointer> = match &self.config.reader.fingerprint {
-            FingerprintSource::Content(before) => before.to_vec(),
-            _ => Vec::new(),
-        };
-        let fields = before.into_iter().chain(fields).collect();
+        let of_kind = self.config.reader.kind.left_out();
+        let fields = of_kind.chain(fields).collect();
         self.config.reader.fingerprint = FingerprintSource::Content(fields);
         self
     }
@@ -326,9 +332,6 @@ impl<T, E> InvokeLayer<T, E> {
 
 /// SNS tries for 23 days, so outcomes of its events are kept for longer.
 const SNS_RETENTION: Duration = Duration::from_hours(30 * 24);
-
-/// Placeholders of a schedule's input that differ between two tries of one execution.
-const OF_A_TRY: [&str; 2] = ["/execution_id", "/attempt_number"];
 
 impl<T: DeserializeOwned, E> InvokeLayer<T, E> {
     /// Makes a layer for a function that is subscribed to an SNS topic.
@@ -389,11 +392,7 @@ impl<T: DeserializeOwned, E> InvokeLayer<T, E> {
     /// [placeholders]: https://docs.aws.amazon.com/scheduler/latest/UserGuide/managing-schedule-context-attributes.html
     /// [tries]: https://docs.aws.amazon.com/scheduler/latest/APIReference/API_RetryPolicy.html
     pub fn scheduler(once: Idempotency) -> Self {
-        let fields = OF_A_TRY
-            .iter()
-            .filter_map(|field| field.parse::<Pointer>().ok());
-        let layer = Self::silent(once, Kind::Scheduler);
-        layer.fingerprint_without(fields)
+        Self::silent(once, Kind::Scheduler)
     }
 
     /// Makes a layer for a function that a task state of Step Functions calls and waits for.

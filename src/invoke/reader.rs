@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::invoke::error::InvokeError;
 use crate::invoke::kind::{Content, Kind, KindError, is_durable};
 use crate::protocol::causes;
 use crate::protocol::fingerprint::Fingerprint;
-use crate::protocol::key::{IntoToken, Key, KeyError};
+use crate::protocol::key::{IntoToken, Key, KeyError, is_blank};
 use crate::protocol::pointer::Pointer;
 use crate::protocol::selector::{JsonSelector, SelectorError};
 
@@ -70,12 +71,14 @@ pub(super) struct Contents<T> {
 }
 
 impl<T: DeserializeOwned> Reader<T> {
-    /// Reads an event. Where nothing is protected, it has neither key nor fingerprint if there is
-    /// no key, or if one of the closures panics: its handler runs as if they were not there.
+    /// Reads an event. `tenant` is the one that Lambda names for the invocation. Where nothing is
+    /// protected, an event has neither key nor fingerprint if there is no key, or if one of the
+    /// closures panics: its handler runs as if they were not there.
     pub(super) fn read<E>(
         &self,
         operation: Arc<str>,
         event: &str,
+        tenant: Option<&str>,
         is_passive: bool,
     ) -> Result<Contents<T>, InvokeError<E>> {
         // A stored answer of one invocation would be replayed to the next, for as long as it is kept.
@@ -95,7 +98,8 @@ impl<T: DeserializeOwned> Reader<T> {
             InvokeError::Undecodable { reason }
         })?;
         let identity = || {
-            let key = self.key.key(operation, self.kind, &content, &payload)?;
+            let key = &self.key;
+            let key = key.key(operation, self.kind, &content, &payload, tenant)?;
             let fingerprint = self.fingerprint.of(&content, &payload);
             let retention = self.retention.as_ref();
             let retention = retention.and_then(|closure| closure(&payload));
@@ -207,6 +211,7 @@ impl<T> KeySource<T> {
         kind: Kind,
         content: &Content<'_>,
         payload: &T,
+        tenant: Option<&str>,
     ) -> Result<Option<Key>, KindError> {
         let token = match &*self.token {
             Token::Source => kind.token(content)?,
@@ -221,12 +226,27 @@ impl<T> KeySource<T> {
             Token::Source => Key::of_source(operation, token),
             Token::Payload(_) | Token::Selected(_) => Key::of_operation(operation, token),
         };
-        let tenant = self.scope.as_ref().and_then(|scope| scope(payload));
-        Ok(Some(match tenant {
-            Some(tenant) => key.scope(tenant),
+        let scope = self.scope.as_ref().and_then(|scope| scope(payload));
+        if scope.as_deref().is_some_and(is_blank) {
+            return Err(KindError::BlankScope);
+        }
+        Ok(Some(match confined(tenant, scope) {
+            Some(scope) => key.scope(scope),
             None => key,
         }))
     }
+}
+
+/// Confines a scope to the tenant that Lambda names for the invocation.
+fn confined(tenant: Option<&str>, scope: Option<String>) -> Option<String> {
+    let Some(tenant) = tenant.filter(|tenant| !tenant.is_empty()) else {
+        return scope;
+    };
+    Some(match scope {
+        // It is never another tenant's own id: Lambda takes no bracket there.
+        Some(scope) => Value::from(vec![tenant, scope.as_str()]).to_string(),
+        None => tenant.to_owned(),
+    })
 }
 
 impl<T> fmt::Debug for KeySource<T> {

@@ -115,9 +115,10 @@ impl<T: DeserializeOwned, E: Display + 'static> Config<T, E> {
         Svc::Response: Serialize,
     {
         let operation = self.operation(&context);
+        let (tenant, is_passive) = (context.tenant_id.as_deref(), once.is_passive());
         let contents = self
             .reader
-            .read(operation, event.get(), once.is_passive())?;
+            .read(operation, event.get(), tenant, is_passive)?;
         let Contents {
             payload,
             key,

@@ -16,10 +16,6 @@ use crate::sqs::{BatchLayer, code_of};
 #[cfg(test)]
 mod tests;
 
-/// The longest time that one request may take: the request is a courtesy, and each millisecond of
-/// the function is paid for.
-const PATIENCE: Duration = Duration::from_secs(2);
-
 /// Keeps a message that is in flight elsewhere hidden until the other attempt's lease is over.
 ///
 /// Such a message is reported, and comes back when the queue's visibility timeout is over: too
@@ -103,7 +99,7 @@ impl Visibility {
     }
 
     /// Hides the message until `free_at`.
-    async fn hide(&self, receipt: &Receipt, free_at: Instant, until: Option<Instant>) {
+    async fn hide(&self, receipt: &Receipt, free_at: Instant, until: Instant) {
         let left = free_at.saturating_duration_since(Instant::now());
         let left = left.min(self.limit);
         let held = SystemClock.now().saturating_since(receipt.received_at);
@@ -117,12 +113,7 @@ impl Visibility {
         }
     }
 
-    async fn change(
-        &self,
-        receipt: &Receipt,
-        seconds: i32,
-        until: Option<Instant>,
-    ) -> Result<(), String> {
+    async fn change(&self, receipt: &Receipt, seconds: i32, until: Instant) -> Result<(), String> {
         let url = receipt.queue_url.as_deref();
         let url = url.ok_or("the queue's URL does not follow from its ARN: set it")?;
         let handle = receipt.handle.as_deref();
@@ -134,8 +125,6 @@ impl Visibility {
             .receipt_handle(handle)
             .visibility_timeout(seconds)
             .send();
-        let patience = Instant::now() + PATIENCE;
-        let until = until.map_or(patience, |until| until.min(patience));
         // Boxed: the SDK's futures are large.
         match timeout_at(until, Box::pin(request)).await {
             Ok(Ok(_)) => Ok(()),

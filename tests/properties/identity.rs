@@ -249,10 +249,14 @@ async fn through_sqs(identity: &Identity) -> Option<String> {
         note(&noted, &message.claim);
         std::future::ready(Ok::<_, Infallible>(()))
     });
-    worker
+    let reply = worker
         .oneshot(LambdaEvent::new(event, Context::default()))
         .await
         .expect("a batch");
+    if !reply.batch_item_failures.is_empty() {
+        assert!(identity.scope.is_some(), "{identity:?}");
+        return None; // The scope names nobody.
+    }
     Some(taken(&seen).expect("the identity is usable, so that it ran"))
 }
 

@@ -54,6 +54,7 @@ fn what_no_retry_mends_is_rejected() {
             Reason::of_obstacle(&Error::Mismatch, false),
             Rejection::Mismatch,
         ),
+        (Reason::BlankScope, Rejection::UnusableKey),
         (
             Reason::of_error(&std::fmt::Error, true, false),
             Rejection::Failed,

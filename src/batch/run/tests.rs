@@ -5,6 +5,7 @@ use lambda_runtime::{Context, LambdaEvent};
 use tokio::time::Instant;
 
 use super::*;
+use crate::OnCrash;
 use crate::batch::reader::tests::message;
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::Key;
@@ -34,6 +35,26 @@ async fn the_record_of_a_message_that_failed_has_the_kind_of_its_error() {
     let record = found.content.unwrap();
     assert!(record.is_released());
     assert_eq!(record.last_error.as_deref(), Some("core::fmt::Error"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_of_the_closure_that_judges_an_error_is_no_crash_of_the_handler() {
+    let builder = Idempotency::builder(MemoryStore::new()).namespace("shop");
+    let once = builder.on_crash(OnCrash::Interrupt).build().unwrap();
+    let has_failed = Arc::new(AtomicBool::new(false));
+    let mut worker = BatchLayer::new(once)
+        .permanent(|_: &std::fmt::Error| -> bool { panic!("on purpose") })
+        .handler(move |_: Message<Sqs, u32>| {
+            let has_failed = has_failed.swap(true, Ordering::Relaxed);
+            async move { has_failed.then_some(()).ok_or(std::fmt::Error) }
+        });
+    for failures in [1, 0] {
+        let mut event = SqsEvent::default();
+        event.records = vec![message("m-1", "7")];
+        let event = LambdaEvent::new(event, Context::default());
+        let reply = worker.call(event).await.unwrap();
+        assert_eq!(reply.batch_item_failures.len(), failures);
+    }
 }
 
 #[tokio::test(start_paused = true)]

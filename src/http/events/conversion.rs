@@ -1,5 +1,6 @@
-//! Converts events to HTTP requests. Pure. The request that `lambda_http` makes of the same
-//! event has the same key and fingerprint.
+//! Converts events to HTTP requests. The request that `lambda_http` makes of the same event has the
+//! same key and fingerprint where its address is [plain](super). Pure, but for `lambda_http`'s
+//! variable of the environment.
 
 use aws_lambda_events::alb::{AlbTargetGroupRequest, AlbTargetGroupResponse};
 use aws_lambda_events::apigw::{
@@ -163,9 +164,11 @@ fn with_cookies(headers: &HeaderMap, cookies: Option<&[String]>) -> HeaderMap {
     headers
 }
 
-/// Makes the path that the client asked for at the API's own address.
+/// Makes the path that the client asked for at the API's own address; without the stage where
+/// `lambda_http` is told to leave it out.
 fn with_stage(stage: Option<&str>, path: &str) -> String {
     match stage {
+        _ if std::env::var("AWS_LAMBDA_HTTP_IGNORE_STAGE_IN_PATH").is_ok() => path.to_owned(),
         Some(stage) if stage != "$default" && !path.starts_with(&format!("/{stage}/")) => {
             format!("/{stage}{path}")
         }

@@ -35,7 +35,7 @@ fn on_a_silent_queue() -> Visibility {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_that_does_not_answer_holds_a_batch_up_for_two_seconds_within_its_time() {
+async fn a_queue_that_does_not_answer_is_given_up_in_time() {
     let visibility = on_a_silent_queue();
     let receipt = Receipt {
         message_id: "m-1".to_owned(),
@@ -43,18 +43,10 @@ async fn a_queue_that_does_not_answer_holds_a_batch_up_for_two_seconds_within_it
         queue_url: Some("http://127.0.0.1:1/payments".into()),
         received_at: EpochMillis(0),
     };
-    let seconds = Duration::from_secs;
-    for (left, expected) in [
-        (None, seconds(2)),
-        (Some(seconds(60)), seconds(2)),
-        (Some(seconds(1)), seconds(1)),
-    ] {
-        let began = Instant::now();
-        let until = left.map(|left| began + left);
-        let answer = visibility.change(&receipt, 7, until).await;
-        assert_eq!(answer, Err("no answer in time".to_owned()));
-        assert_eq!(began.elapsed(), expected, "{left:?}");
-    }
+    let (began, left) = (Instant::now(), Duration::from_secs(2));
+    let answer = visibility.change(&receipt, 7, began + left).await;
+    assert_eq!(answer, Err("no answer in time".to_owned()));
+    assert_eq!(began.elapsed(), left);
 }
 
 #[test]

@@ -20,7 +20,7 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use super::api::{Api, Call, Door, Failure, place_order};
 use crate::on_each_server;
-use crate::support::{Server, VirtualClock};
+use crate::support::{Server, VirtualClock, alone};
 
 type UrlRequest = aws_lambda_events::lambda_function_urls::LambdaFunctionUrlRequest;
 
@@ -259,6 +259,34 @@ async fn an_event_means_the_same_with_lambda_http_and_without(server: Server) {
             );
         }
         assert_eq!(function.runs(), 0);
+    }
+}
+
+const STAGE: &str = concat!(
+    module_path!(),
+    "::without_the_stage_in_its_path_an_event_means_the_same_as_with_lambda_http"
+);
+
+#[tokio::test(start_paused = true)]
+async fn without_the_stage_in_its_path_an_event_means_the_same_as_with_lambda_http() {
+    if alone::child().is_none() {
+        let variable = ("AWS_LAMBDA_HTTP_IGNORE_STAGE_IN_PATH", "true");
+        alone::run(STAGE, "stage", &[variable]);
+        return;
+    }
+    let server = Server::dynoxide().await;
+    for door in [Door::Rest, Door::Http] {
+        let store = server.store().await;
+        let api = Api::on(store.clone(), |once| once, |layer| layer, place_order);
+        let function = Function::at(door, store, created("", false));
+        let call = door.post("k-1").path("/orders").stage("live");
+        assert_eq!(api.send(&call).await.status, 201);
+        let replayed = function.send(&call).await;
+        assert_eq!(
+            header(&replayed, "idempotent-replayed").as_deref(),
+            Some("true"),
+            "{door:?}: {replayed}"
+        );
     }
 }
 

@@ -192,6 +192,64 @@ async fn what_is_left_out_of_the_fingerprint_may_differ() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_two_lists_of_what_is_left_out_the_last_counts() {
+    let layer = settle(&engine())
+        .fingerprint_without(["/amount".parse().unwrap()])
+        .fingerprint_without(["/sent_at".parse().unwrap()]);
+    let function = counting(layer, &Runs::default());
+    invoke(&function, &settlement("s-1", 5)).await.unwrap();
+    let mismatch = error_type(&function, &settlement("s-1", 6)).await;
+    assert_eq!(mismatch, "Idempotency.Mismatch");
+}
+
+/// Invokes a function with tenant isolation for this tenant.
+async fn invoke_for(function: &impl Function, tenant: &str) -> Result<String, Failed> {
+    let mut event = event(&settlement("s-1", 5));
+    event.context.tenant_id = Some(tenant.to_owned());
+    let answer = function.clone().oneshot(event).await?;
+    Ok(answer.get().to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn tenants_of_an_isolated_function_have_records_of_their_own() {
+    let (once, runs) = (engine(), Runs::default());
+    let by_amount = |settlement: &Settlement| settlement.amount.to_string();
+    for layer in [settle(&once), settle(&once).scope(by_amount)] {
+        let function = counting(layer, &runs);
+        let first = invoke_for(&function, "t-1").await.unwrap();
+        let other = invoke_for(&function, "t-2").await.unwrap();
+        assert_ne!(other, first);
+        assert_eq!(invoke_for(&function, "t-1").await.unwrap(), first);
+        assert_eq!(invoke_for(&function, "t-2").await.unwrap(), other);
+        assert_eq!(runs.take(), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_raw_id_has_no_room_for_the_tenant_of_an_isolated_function() {
+    let runs = Runs::default();
+    let layer = InvokeLayer::new(engine())
+        .raw_id(|settlement: &Settlement| settlement.settlement_id.clone());
+    let refused = invoke_for(&counting(layer, &runs), "t-1")
+        .await
+        .unwrap_err();
+    assert_eq!(refused.error_type(), Some("Idempotency.Misconfigured"));
+    assert_eq!(runs.take(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_blank_tenant_is_an_error_and_none_that_events_share() {
+    let runs = Runs::default();
+    for blank in ["", " ", "\t\u{3000}"] {
+        let layer = settle(&engine()).scope(move |_: &Settlement| blank);
+        let refused = failure(&counting(layer, &runs), &settlement("s-1", 5)).await;
+        assert_eq!(refused.error_type, "Idempotency.WrongEvent");
+        assert!(refused.error_message.contains("`.scope(…)`"), "{refused:?}");
+    }
+    assert_eq!(runs.take(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn tenants_with_the_same_token_have_records_of_their_own() {
     let runs = Runs::default();
     let layer = settle(&engine()).scope(|settlement: &Settlement| settlement.amount.to_string());

@@ -1,6 +1,7 @@
 //! The ready-made sources: which events are one, and which are refused.
 
 use lambda_idempotency::invoke::Selector;
+use lambda_idempotency::{Fingerprint, Pointer};
 
 use super::*;
 
@@ -85,6 +86,8 @@ async fn two_operations_of_one_engine_handle_the_same_bus_event_once_each() {
     assert_eq!(runs.take(), 2);
 }
 
+const ARN: &str = "arn:aws:scheduler:eu-central-1:123456789012:schedule/default/nightly";
+
 fn schedule(arn: &str, time: &str, attempt: u32) -> Value {
     json!({
         "schedule_arn": arn,
@@ -98,7 +101,6 @@ fn schedule(arn: &str, time: &str, attempt: u32) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn each_time_of_a_schedule_runs_once_however_often_it_is_tried() {
-    const ARN: &str = "arn:aws:scheduler:eu-central-1:123456789012:schedule/default/nightly";
     let runs = Runs::default();
     let less = ["/sent_at".parse().unwrap()];
     let less = InvokeLayer::scheduler(engine()).fingerprint_without(less);
@@ -130,6 +132,26 @@ async fn each_time_of_a_schedule_runs_once_however_often_it_is_tried() {
         assert!(words.contains("<aws.scheduler.schedule-arn>"), "{words}");
     }
     assert_eq!(runs.take(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_differs_between_tries_of_a_schedule_is_left_out_whatever_was_compared_before() {
+    let sent_at = || -> [Pointer; 1] { ["/sent_at".parse().unwrap()] };
+    let of_id = |payment: &Payment| Fingerprint::bytes(payment.payment_id.as_bytes());
+    let layer = || InvokeLayer::scheduler(engine());
+    for layer in [
+        layer().no_fingerprint().fingerprint_without(sent_at()),
+        layer().fingerprint(of_id).fingerprint_without(sent_at()),
+    ] {
+        let runs = Runs::default();
+        let function = paying(layer, &runs);
+        for attempt in 1..=2 {
+            let mut event = schedule(ARN, "2026-11-23T00:00:00Z", attempt);
+            event["sent_at"] = json!(attempt);
+            assert_eq!(invoke(&function, &event).await.unwrap(), "null");
+        }
+        assert_eq!(runs.take(), 1);
+    }
 }
 
 fn task(state: &str, index: Option<u32>, amount: u64) -> Value {

@@ -127,11 +127,10 @@ async fn a_selection_that_finds_nothing_meets_the_policy(server: Server) {
     assert_eq!(effects.take(), ["m-1", "m-2"], "two requests, unprotected");
 }
 
-on_each_server!(tenants_that_choose_the_same_token_do_not_meet);
-async fn tenants_that_choose_the_same_token_do_not_meet(server: Server) {
-    let (once, effects) = (engine(&server).await, Effects::default());
-    let runs = effects.clone();
-    let mut worker = charge(&once)
+/// A worker whose messages have their tenant in an attribute, and always take effect.
+fn charging_tenants(once: &Idempotency, effects: &Effects) -> impl Worker + use<> {
+    let effects = effects.clone();
+    charge(once)
         .scope(|_, message| {
             message
                 .message_attributes
@@ -140,9 +139,28 @@ async fn tenants_that_choose_the_same_token_do_not_meet(server: Server) {
                 .clone()
         })
         .handler(move |message| {
-            runs.of(&message);
+            effects.of(&message);
             async { Ok(()) }
-        });
+        })
+}
+
+on_each_server!(a_message_of_a_blank_tenant_is_reported_and_does_not_run);
+async fn a_message_of_a_blank_tenant_is_reported_and_does_not_run(server: Server) {
+    let (once, effects) = (engine(&server).await, Effects::default());
+    let mut worker = charging_tenants(&once, &effects);
+    let messages = [
+        with_text(payment("empty", "p-1", 5), "tenant", ""),
+        with_text(payment("blank", "p-1", 5), "tenant", " "),
+        with_text(payment("named", "p-1", 5), "tenant", "a"),
+    ];
+    assert_eq!(deliver(&mut worker, messages).await, ["empty", "blank"]);
+    assert_eq!(effects.take(), ["named"]);
+}
+
+on_each_server!(tenants_that_choose_the_same_token_do_not_meet);
+async fn tenants_that_choose_the_same_token_do_not_meet(server: Server) {
+    let (once, effects) = (engine(&server).await, Effects::default());
+    let mut worker = charging_tenants(&once, &effects);
     let of =
         |tenant: &str, id: &str, amount| with_text(payment(id, "p-1", amount), "tenant", tenant);
     let messages = [
