@@ -22,8 +22,8 @@ pub(crate) const NO_XID: &str = "SELECT 0::bigint";
 /// Tells whether a transaction is in progress, committed or aborted; NULL of one that was long ago.
 pub(crate) const STATE: &str = "SELECT pg_xact_status($1::text::xid8)";
 
-/// Holds in a transaction that this crate has begun. A driver may send a statement before `BEGIN` is answered; where the server refuses `BEGIN`
-/// alone, the statement would else be a transaction of its own. A transaction that writes is not deferred by its `DEFERRABLE`.
+/// Holds in a transaction that this crate has begun. A driver may send a statement before `BEGIN` is answered: where the server refuses `BEGIN`
+/// alone, the statement would commit by itself. `DEFERRABLE` has no effect on a transaction that writes.
 pub(crate) const BEGUN: &str = "current_setting('transaction_deferrable') = 'on'";
 
 /// The status of a row that takes a record's place while its handler works.

@@ -85,7 +85,7 @@ impl Latest {
         if guarded == Guarded::Applied {
             return Ok(guarded);
         }
-        // The first statement has locked the row, which it can't read where it was inserted at the same time.
+        // The first statement locked the row, but can't read one that was inserted meanwhile. The second can.
         let mut values = Values::default();
         let (table, key) = (quoted(&self.table), values.equal(&self.key));
         let (column, kind) = (quoted(&self.column), values.bind(&Value::from(*kind)));

@@ -5,9 +5,9 @@ use std::error::Error as _;
 
 use lambda_idempotency::protocol::packed::{LargeOutcome, Place};
 use lambda_idempotency::protocol::record::{Found, RecordWrite};
-use lambda_idempotency::store::transaction::{Admission, Commit, Committed};
+use lambda_idempotency::store::transaction::{Commit, Committed, Write, WriteError};
 use lambda_idempotency::store::{Answer, Store};
-use lambda_idempotency::{BoxError, RecordId, StoreError};
+use lambda_idempotency::{RecordId, StoreError};
 use tokio::time::Instant;
 
 use super::PostgresStore;
@@ -94,7 +94,7 @@ impl<P: Pool> Store for PostgresStore<P> {
         }
     }
 
-    fn admission(&self) -> Option<Admission> {
+    fn admission(&self) -> Option<fn(&[Write], &Write) -> Result<(), WriteError>> {
         Some(admit::<P>)
     }
 
@@ -162,7 +162,7 @@ pub(super) fn kept(outcome: &LargeOutcome) -> [Value; 4] {
 /// The answers to one group have one cause: each gets its kind and its words.
 fn copy(error: &StoreError) -> StoreError {
     let words = || {
-        BoxError::from(
+        Box::<dyn std::error::Error + Send + Sync>::from(
             error
                 .source()
                 .map_or_else(|| error.to_string(), ToString::to_string),

@@ -77,7 +77,7 @@ impl<P: Pool> PostgresStore<P> {
         E: From<TransactionError> + HandlerError<M>,
         F: AsyncFnOnce(&mut Transaction<P>) -> Result<T, E>,
     {
-        self.transact_with(once, key, fingerprint, handler, Verdict::of)
+        self.transact_with(once, key, fingerprint, handler, |result| result.into())
             .await
     }
 

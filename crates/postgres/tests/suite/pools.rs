@@ -78,7 +78,12 @@ async fn a_renewal_does_not_wait_for_the_pool() {
     let taken = store.pool().get().await.unwrap();
     let soon = EpochMillis::from(SystemTime::now());
     let id = once.record_id(&Key::new("op", "absent")).unwrap();
-    let renewal = Renewal::new(id, Owner::from_stored("none"), soon, EpochSeconds(0));
+    let renewal = Renewal {
+        id,
+        owner: Owner::from_stored("none"),
+        lease: soon,
+        expiration: EpochSeconds(0),
+    };
     let renewed = store.write(&renewal.into(), Instant::now() + MINUTE).await;
     assert!(renewed.is_ok(), "{renewed:?}");
     drop(taken);
@@ -253,6 +258,7 @@ async fn the_connection_beside_the_pool_is_left_too() {
             return;
         }
     }
+    panic!("each of ten tries took longer than the connection is kept");
 }
 
 /// Writes over a connection that reads only, and again, and returns the time between.
@@ -266,7 +272,13 @@ async fn time_to_leave_the_connection_beside_the_pool() -> Duration {
     let taken = store.pool().get().await.unwrap();
     let id = once.record_id(&Key::new("op", "absent")).unwrap();
     let soon = EpochMillis::from(SystemTime::now());
-    let renewal = Renewal::new(id, Owner::from_stored("none"), soon, EpochSeconds(0)).into();
+    let renewal = Renewal {
+        id,
+        owner: Owner::from_stored("none"),
+        lease: soon,
+        expiration: EpochSeconds(0),
+    }
+    .into();
     may_write(&role, false).await;
     let refused = store.write(&renewal, Instant::now() + MINUTE).await;
     assert_eq!(problem(&refused.unwrap_err()), Problem::ReadOnly);

@@ -142,7 +142,7 @@ async fn commit<P: Pool>(store: &PostgresStore<P>, one: &mut Sequence, rng: &mut
             claim: claim.clone(),
         },
     };
-    let mut record = Final::new(completion, basis);
+    let mut record = Final { completion, basis };
     if !matches!(record.basis, Basis::Claimed) {
         // The engine claims and completes by one owner.
         record.completion.owner = claim.owner;

@@ -18,8 +18,8 @@ use crate::store::ready::{Ready, within};
 use crate::transaction::{Footing, Slot, Xid};
 use crate::value::{Cell, Value, arrays, first};
 
-/// The time between two questions what became of a transaction.
-const PAUSE: Duration = Duration::from_millis(20);
+/// The first pause between two questions what became of a transaction, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 impl<P: Pool> PostgresStore<P> {
     pub(super) async fn commit_open(
@@ -88,6 +88,7 @@ impl<P: Pool> PostgresStore<P> {
         deadline: Instant,
     ) -> Option<Committed> {
         let xid = [Value::from(xid.to_string())];
+        let (mut pause, longest) = PAUSES;
         let asked = async {
             loop {
                 let rows = self.send_beside(|_| STATE, &xid, deadline).await;
@@ -103,8 +104,9 @@ impl<P: Pool> PostgresStore<P> {
                 match refused {
                     Ok(Some(refused)) => return Some(refused),
                     Err(error) if !error.is_transient() => return None,
-                    _ => sleep(PAUSE).await,
+                    _ => sleep(pause).await,
                 }
+                pause = (2 * pause).min(longest);
             }
         };
         timeout_at(deadline, asked).await.ok().flatten()

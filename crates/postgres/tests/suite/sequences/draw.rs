@@ -118,8 +118,19 @@ impl Sequence {
                 mode: [Takeover::Fresh, Takeover::Resume, Takeover::Unstarted][rng.usize(..3)],
                 claim: self.claim(rng),
             },
-            Kind::Renew => Renewal::new(id, owner, lease(rng), expiration(rng)).into(),
-            Kind::Amend => Amendment::new(id, owner, step(rng)).into(),
+            Kind::Renew => Renewal {
+                id,
+                owner,
+                lease: lease(rng),
+                expiration: expiration(rng),
+            }
+            .into(),
+            Kind::Amend => Amendment {
+                id,
+                owner,
+                step: step(rng),
+            }
+            .into(),
             Kind::Complete => {
                 let outcome = outcome(rng);
                 let mut completion =
@@ -129,12 +140,14 @@ impl Sequence {
                 }
                 completion.into()
             }
-            Kind::Release => {
-                let mut release = Release::new(id, owner, self::owner(rng));
-                release.last_error = rng.bool().then(|| text(rng));
-                release.forget_fingerprint = rng.bool();
-                release.into()
+            Kind::Release => Release {
+                id,
+                owner,
+                tombstone: self::owner(rng),
+                last_error: rng.bool().then(|| text(rng)),
+                forget_fingerprint: rng.bool(),
             }
+            .into(),
         }
     }
 
@@ -202,7 +215,13 @@ fn step(rng: &mut Rng) -> StepNote {
 }
 
 pub(super) fn outcome(rng: &mut Rng) -> StoredOutcome {
-    let packed = |place| StoredOutcome::Packed(PackedOutcome::from_stored("ab", 3, place));
+    let packed = |place| {
+        StoredOutcome::Packed(PackedOutcome {
+            sha256: "ab".to_owned(),
+            bytes: 3,
+            place,
+        })
+    };
     match rng.u8(..6) {
         0 => StoredOutcome::Omitted(Omission::NotSerializable),
         1 => packed(Place::Record(vec![0, 255, b'\\', b'\'', 0])),
