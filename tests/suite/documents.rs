@@ -163,7 +163,7 @@ fn every_worker_and_api_of_a_source_and_a_template_logs_its_handlers_own_errors(
             assert!(is_shown, "{}: its errors are hidden", path.display());
         }
     }
-    assert!(layers >= 13, "{layers}");
+    assert!(layers >= 11, "{layers}");
 }
 
 /// A tutorial shows parts of its template, which aren't compiled on the page.
