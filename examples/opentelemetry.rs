@@ -3,12 +3,12 @@
 //! `cargo run --all-features --example opentelemetry`
 
 use lambda_idempotency::store::MemoryStore;
-use lambda_idempotency::{BoxError, Fingerprint, Idempotency, Key};
+use lambda_idempotency::{Fingerprint, Idempotency, Key};
 use metrics_exporter_opentelemetry::Recorder;
 use opentelemetry_stdout::MetricExporter;
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), BoxError> {
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
     tracing_subscriber::fmt().json().init();
     // Before the first metric: counts without a recorder are lost.
     let (provider, _) = Recorder::builder("payments")
@@ -22,7 +22,7 @@ async fn main() -> Result<(), BoxError> {
         let charge = once.run(
             Key::new("charge", "A-17"),
             Fingerprint::bytes(b"12.50"),
-            async |_claim| Ok::<_, BoxError>("receipt 17".to_owned()),
+            async |_claim| Ok::<_, std::io::Error>("receipt 17".to_owned()),
         );
         charge.await?;
     }

@@ -8,12 +8,12 @@
 //!
 //! # A source of your own
 //!
-//! 1. Declare a type that names the source. It holds nothing: a [`Source`] has no methods on
-//!    `self`.
-//! 2. Choose [`Event`](Source::Event), what Lambda hands to the function, [`Reply`](Source::Reply),
-//!    what Lambda expects of it, and [`Record`](Source::Record), one message as the source delivers
-//!    it. Where a message needs something of the event around it, such as its position or its
-//!    topic, let `Record` be a struct of your own with both.
+//! 1. Declare the type of the event, as Lambda hands it to the function. Where it is another
+//!    crate's, wrap it in a struct of your own with `#[serde(transparent)]`.
+//! 2. Implement [`Source`] for it. Choose [`Reply`](Source::Reply), what Lambda expects of the
+//!    function, and [`Record`](Source::Record), one message as the source delivers it. Where a
+//!    message needs something of the event around it, such as its position or its topic, let
+//!    `Record` be a struct of your own with both.
 //! 3. Write [`records`](Source::records), [`id`](Source::id) and [`body`](Source::body). An id
 //!    names its message in the reply, so a batch with a message that has none fails before anything
 //!    runs. It is the message's key, too, where the user sets none: where two streams may have equal
@@ -27,7 +27,7 @@
 //!    have a default, for a source that knows nothing.
 //! 6. Write the spans, [`batch_span`](Source::batch_span) and [`record_span`](Source::record_span).
 //!    No body and no key belongs into them.
-//! 7. Use the layer: `BatchLayer::<YourSource, _, _>::new(once)`. A type alias, as
+//! 7. Use the layer: `BatchLayer::<YourEvent, _, _>::new(once)`. A type alias, as
 //!    `sqs::BatchLayer` is, spares your users the first parameter.
 //!
 //! Here an event is a list of JSON texts. The same order arrives twice in one batch, and a third
@@ -44,7 +44,9 @@
 //! use tower::Service;
 //! use tracing::{Span, info_span};
 //!
-//! struct Lines;
+//! #[derive(serde::Deserialize)]
+//! #[serde(transparent)]
+//! struct Lines(Vec<String>);
 //!
 //! /// A text with its position in the event, which is its id.
 //! #[derive(Clone)]
@@ -54,14 +56,13 @@
 //! }
 //!
 //! impl Source for Lines {
-//!     type Event = Vec<String>;
 //!     type Record = Line;
 //!     type Reply = Vec<String>;
 //!     const NAME: &'static str = "lines";
 //!
-//!     fn records(event: Vec<String>) -> Vec<Line> {
+//!     fn records(self) -> Vec<Line> {
 //!         let line = |(position, text): (usize, String)| Line { id: position.to_string(), text };
-//!         event.into_iter().enumerate().map(line).collect()
+//!         self.0.into_iter().enumerate().map(line).collect()
 //!     }
 //!     fn id(line: &Line) -> Option<&str> {
 //!         Some(&line.id)
@@ -100,7 +101,7 @@
 //!         count.fetch_add(1, Ordering::Relaxed);
 //!         async { Ok::<_, Infallible>(()) }
 //!     });
-//! let event = [r#"{"id": "A-17"}"#, r#"{"id": "A-17"}"#, "no order"].map(str::to_owned).to_vec();
+//! let event = Lines([r#"{"id": "A-17"}"#, r#"{"id": "A-17"}"#, "no order"].map(str::to_owned).to_vec());
 //! let again = worker.call(LambdaEvent::new(event, Context::default())).await?;
 //! assert_eq!(shipped.load(Ordering::Relaxed), 1); // the second message follows the first
 //! assert_eq!(again, ["2"]); // and the third must be delivered again
@@ -135,7 +136,6 @@ mod turns;
 
 pub use crate::engine::rejection::Rejection;
 pub use crate::envelope::{Envelope, S3Pointer};
-pub use crate::protocol::selector::SelectorError;
 pub use hooks::Rejected;
 #[cfg(feature = "visibility")]
 pub(crate) use hooks::{Defer, Deferral};

@@ -65,15 +65,15 @@ use crate::batch::{BodyError, Source};
 use crate::protocol::gzip::unpack;
 use crate::streams::token;
 
-pub use crate::batch::{BatchError, Order, Rejected, Rejection, Selector, SelectorError};
+pub use crate::batch::{BatchError, Order, Rejected, Rejection, Selector};
 
 /// Makes a handler of CloudWatch Logs batches of a handler of one [`Message`]. [The module](self)
 /// has an example.
-pub type BatchLayer<T, E> = crate::batch::BatchLayer<CloudWatchLogs, T, E>;
+pub type BatchLayer<T, E> = crate::batch::BatchLayer<LogsEvent, T, E>;
 
 /// Holds one log event: its decoded message, the claim of its handler, and the log event as
 /// CloudWatch Logs delivered it.
-pub type Message<T> = crate::batch::Message<CloudWatchLogs, T>;
+pub type Message<T> = crate::batch::Message<LogsEvent, T>;
 
 /// The largest content that is unpacked. An asynchronous invocation carries 1 MB at most, which
 /// hostile data could unpack to 1 GB: more than the function's memory. Logs shrink to a tenth or a
@@ -190,13 +190,7 @@ impl From<Unpacked> for LogsEvent {
     }
 }
 
-/// Names CloudWatch Logs as the [`Source`] of a batch.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct CloudWatchLogs;
-
-impl Source for CloudWatchLogs {
-    type Event = LogsEvent;
+impl Source for LogsEvent {
     type Record = LogRecord;
     type Reply = ();
 
@@ -205,8 +199,8 @@ impl Source for CloudWatchLogs {
     /// The invocation is asynchronous: only a failed one is delivered again.
     const READS_REPLY: bool = false;
 
-    fn records(event: LogsEvent) -> Vec<LogRecord> {
-        event.records
+    fn records(self) -> Vec<LogRecord> {
+        self.records
     }
 
     fn id(record: &LogRecord) -> Option<&str> {
@@ -274,7 +268,7 @@ mod tests {
         let event = json!({ "awslogs": { "data": gzip(&text) } });
         let event = serde_json::from_value(event);
         event
-            .map(CloudWatchLogs::records)
+            .map(LogsEvent::records)
             .map_err(|error| error.to_string())
     }
 
@@ -295,20 +289,20 @@ mod tests {
         let [record] = records.as_slice() else {
             panic!("{records:?}")
         };
-        assert_eq!(CloudWatchLogs::id(record), Some("3195"));
-        assert_eq!(CloudWatchLogs::body(record), Ok(b"7".as_slice()));
-        let token = CloudWatchLogs::token(record).unwrap();
+        assert_eq!(LogsEvent::id(record), Some("3195"));
+        assert_eq!(LogsEvent::body(record), Ok(b"7".as_slice()));
+        let token = LogsEvent::token(record).unwrap();
         assert_eq!(token.len(), 64, "the group has the separator in its name");
         let mut other = batch("DATA_MESSAGE");
         other["logGroup"] = json!("/aws/lambda/orders");
         let expected = "123456789012:/aws/lambda/orders#3195";
         assert_eq!(
-            CloudWatchLogs::token(&event(&other).unwrap()[0]).unwrap(),
+            LogsEvent::token(&event(&other).unwrap()[0]).unwrap(),
             expected
         );
         other["owner"] = json!("210987654321");
         assert_ne!(
-            CloudWatchLogs::token(&event(&other).unwrap()[0]).unwrap(),
+            LogsEvent::token(&event(&other).unwrap()[0]).unwrap(),
             expected
         );
     }

@@ -118,18 +118,16 @@ mod plain;
 #[cfg(test)]
 mod tests;
 
-pub use crate::batch::{
-    BatchError, BodyError, Envelope, Order, Rejected, Rejection, Selector, SelectorError,
-};
+pub use crate::batch::{BatchError, BodyError, Envelope, Order, Rejected, Rejection, Selector};
 pub use crate::streams::{ItemFailure, ItemFailures};
 
 /// Makes a handler of batches of a table's stream of a handler of one [`Message`].
 /// [The module](self) has an example.
-pub type BatchLayer<T, E> = crate::batch::BatchLayer<DynamoDbStreams, T, E>;
+pub type BatchLayer<T, E> = crate::batch::BatchLayer<DynamoDbStreamEvent, T, E>;
 
 /// Holds one record: its decoded body, the claim of its handler, and the record as Lambda delivered
 /// it.
-pub type Message<T> = crate::batch::Message<DynamoDbStreams, T>;
+pub type Message<T> = crate::batch::Message<DynamoDbStreamEvent, T>;
 
 /// Holds a batch of records of one shard. [AWS's page][event] shows such an event.
 ///
@@ -338,20 +336,14 @@ pub enum ChangeKind {
     Remove,
 }
 
-/// Names DynamoDB Streams as the [`Source`] of a batch.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct DynamoDbStreams;
-
-impl Source for DynamoDbStreams {
-    type Event = DynamoDbStreamEvent;
+impl Source for DynamoDbStreamEvent {
     type Record = DynamoDbStreamRecord;
     type Reply = ItemFailures;
 
     const NAME: &'static str = "dynamodb_streams";
 
-    fn records(event: DynamoDbStreamEvent) -> Vec<DynamoDbStreamRecord> {
-        event.records
+    fn records(self) -> Vec<DynamoDbStreamRecord> {
+        self.records
     }
 
     fn id(record: &DynamoDbStreamRecord) -> Option<&str> {
@@ -420,5 +412,5 @@ impl Source for DynamoDbStreams {
 }
 
 fn table(record: &DynamoDbStreamRecord) -> &str {
-    DynamoDbStreams::origin(record).unwrap_or_default()
+    DynamoDbStreamEvent::origin(record).unwrap_or_default()
 }

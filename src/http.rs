@@ -112,8 +112,8 @@
 //! of them is escaped: `+` is `%20`. A form that is malformed is compared by its bytes, as any other
 //! body is. A body with `Content-Encoding: gzip` or `deflate` counts as what is in it; one in another
 //! coding, a damaged one, and one that opens to more than [`body_limit`](Settings::body_limit), or than 6 MiB, by its bytes. Headers count where
-//! [`fingerprint_headers`](IdempotencyLayer::fingerprint_headers) names them, and fields of a JSON
-//! body don't where [`fingerprint_without`](IdempotencyLayer::fingerprint_without) does. The same
+//! [`fingerprint_headers`](Settings::fingerprint_headers) names them, and fields of a JSON
+//! body don't where [`fingerprint_without`](Settings::fingerprint_without) does. The same
 //! key with anything else gets a [mismatch](#mismatch).
 //!
 //! # What is stored
@@ -200,16 +200,11 @@ mod settings;
 mod stored_response;
 mod verdict;
 
-pub use crate::protocol::selector::SelectorError;
 pub use body::{ReadError, RequestBody, ResponseBody};
-#[cfg(feature = "axum")]
-#[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
-pub use extract::ClaimRejection;
 pub use layer::IdempotencyLayer;
 pub use operation::path;
-pub use problem::{DocumentationUrl, DocumentationUrlError, ProblemDetails};
+pub use problem::ProblemDetails;
 pub use replay_hook::ReplayedResponse;
-pub use route::RouteError;
 pub use selector::Selector;
 pub use service::IdempotencyService;
 pub use settings::{RoutePolicy, Settings};

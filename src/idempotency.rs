@@ -1,6 +1,7 @@
 //! The typed interface of the engine runs a handler between [`Idempotency::begin`] and
 //! [`Run::end`](crate::Run::end).
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -30,7 +31,7 @@ pub(crate) mod source_retention;
 use crate::engine::settings::OnMissingKey;
 #[cfg(feature = "batch")]
 use crate::engine::{Batch, Place};
-pub use crate::idempotency::builder::{BuildError, Builder};
+pub use crate::idempotency::builder::Builder;
 
 /// Runs handlers so that a request which comes twice takes effect once.
 ///
@@ -270,7 +271,7 @@ impl Idempotency {
         &self,
         key: impl Into<Option<Key>>,
         fingerprint: impl Into<Option<Fingerprint>>,
-    ) -> Result<Begun, Obstacle> {
+    ) -> Result<Begun, Error<Infallible>> {
         let options = self.options.clone();
         self.engine
             .begin(key.into(), fingerprint.into(), options)
@@ -319,7 +320,8 @@ impl Idempotency {
         F: FnOnce(Claim) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
-        self.run_with(key, fingerprint, handler, Verdict::of).await
+        self.run_with(key, fingerprint, handler, |result| result.into())
+            .await
     }
 
     /// Runs the handler as [`run`](Self::run) does, and lets `verdict` decide what becomes of each
@@ -400,7 +402,7 @@ impl Idempotency {
             self.log_error(run.claim(), error);
         }
         let verdict = catch_unwind(AssertUnwindSafe(|| verdict(&result)))
-            .unwrap_or_else(|_| Verdict::of(&result));
+            .unwrap_or_else(|_| Verdict::from(&result));
         let disposition = match (&result, verdict) {
             (Ok(_), Verdict::Release) => Disposition::Release(None),
             (Ok(value), _) => run.completion(|| to_faithful_json(value)),
@@ -614,9 +616,9 @@ pub enum Verdict {
     Fail,
 }
 
-impl Verdict {
-    /// Returns the default verdict: a success is final, an error is not.
-    pub fn of<T, E>(result: &Result<T, E>) -> Self {
+/// The default verdict: a success is final, an error is not.
+impl<T, E> From<&Result<T, E>> for Verdict {
+    fn from(result: &Result<T, E>) -> Self {
         match result {
             Ok(_) => Self::Complete,
             Err(_) => Self::Release,

@@ -60,7 +60,7 @@
 //!
 //! Two events of one key must ask for the same, else the second fails with `Idempotency.Mismatch`.
 //! The whole payload is compared by default, JSON by its value;
-//! [`fingerprint_without`](InvokeLayer::fingerprint_without) leaves out a time or a trace id.
+//! [`fingerprint_without`](Settings::fingerprint_without) leaves out a time or a trace id.
 //!
 //! # Errors
 //!
@@ -125,7 +125,6 @@ mod run;
 mod settings;
 
 pub use crate::engine::rejection::Rejection;
-pub use crate::protocol::selector::SelectorError;
 pub use error::InvokeError;
 pub use hook::ReplayedAnswer;
 pub use kind::S3BatchTask;

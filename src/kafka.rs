@@ -99,16 +99,16 @@ use crate::streams::{Data, HeaderBytes, text, token};
 #[cfg(test)]
 mod tests;
 
-pub use crate::batch::{BatchError, Order, Rejected, Rejection, Selector, SelectorError};
+pub use crate::batch::{BatchError, Order, Rejected, Rejection, Selector};
 pub use crate::streams::{ItemFailure, ItemFailures};
 
 /// Makes a handler of Kafka batches of a handler of one [`Message`]. [The module](self) has an
 /// example.
-pub type BatchLayer<T, E> = crate::batch::BatchLayer<Kafka, T, E>;
+pub type BatchLayer<T, E> = crate::batch::BatchLayer<KafkaEvent, T, E>;
 
 /// Holds one Kafka record: its decoded value, the claim of its handler, and the record as Lambda
 /// delivered it.
-pub type Message<T> = crate::batch::Message<Kafka, T>;
+pub type Message<T> = crate::batch::Message<KafkaEvent, T>;
 
 /// Holds the records of one invocation, from one or several topics and partitions: the
 /// [event of Amazon MSK][msk] or of a [self-managed cluster][own].
@@ -341,20 +341,14 @@ impl RecordPlace {
     }
 }
 
-/// Names Kafka as the [`Source`] of a batch: Amazon MSK, or a self-managed cluster.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Kafka;
-
-impl Source for Kafka {
-    type Event = KafkaEvent;
+impl Source for KafkaEvent {
     type Record = KafkaRecord;
     type Reply = ItemFailures<RecordPlace>;
 
     const NAME: &'static str = "kafka";
 
-    fn records(event: KafkaEvent) -> Vec<KafkaRecord> {
-        event.records
+    fn records(self) -> Vec<KafkaRecord> {
+        self.records
     }
 
     fn id(record: &KafkaRecord) -> Option<&str> {

@@ -147,18 +147,16 @@ use crate::streams::{Data, OtherService, check_service, seconds, token};
 
 mod aggregate;
 
-pub use crate::batch::{
-    BatchError, BodyError, Envelope, Order, Rejected, Rejection, Selector, SelectorError,
-};
+pub use crate::batch::{BatchError, BodyError, Envelope, Order, Rejected, Rejection, Selector};
 pub use crate::streams::{ItemFailure, ItemFailures};
 
 /// Makes a handler of Kinesis batches of a handler of one [`Message`]. [The module](self) has an
 /// example.
-pub type BatchLayer<T, E> = crate::batch::BatchLayer<Kinesis, T, E>;
+pub type BatchLayer<T, E> = crate::batch::BatchLayer<KinesisEvent, T, E>;
 
 /// Holds one record: its decoded data, the claim of its handler, and the record as Lambda delivered
 /// it.
-pub type Message<T> = crate::batch::Message<Kinesis, T>;
+pub type Message<T> = crate::batch::Message<KinesisEvent, T>;
 
 /// Holds a batch of records of one shard. [AWS's page][event] shows such an event.
 ///
@@ -319,22 +317,16 @@ impl TryFrom<Received> for KinesisRecord {
     }
 }
 
-/// Names Kinesis data streams as the [`Source`] of a batch.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Kinesis;
-
-impl Source for Kinesis {
-    type Event = KinesisEvent;
+impl Source for KinesisEvent {
     type Record = KinesisRecord;
     type Reply = ItemFailures;
 
     const NAME: &'static str = "kinesis";
 
     /// Takes aggregates of the Kinesis Producer Library apart.
-    fn records(event: KinesisEvent) -> Vec<KinesisRecord> {
+    fn records(self) -> Vec<KinesisRecord> {
         let mut room = Some(MOST_RECORDS);
-        let records = event.records.into_iter();
+        let records = self.records.into_iter();
         records
             .flat_map(|record| record.opened(&mut room))
             .collect()
@@ -419,7 +411,7 @@ fn stream_arn(record: &KinesisRecord) -> Option<&str> {
 }
 
 fn stream(record: &KinesisRecord) -> &str {
-    Kinesis::origin(record).unwrap_or_default()
+    KinesisEvent::origin(record).unwrap_or_default()
 }
 
 /// Takes the shard from `shardId-000000000006:sequence number`.
@@ -484,9 +476,12 @@ mod tests {
     fn a_token_names_stream_shard_and_number() {
         let first = record(STREAM, "shardId-000:7");
         let expected = format!("{STREAM}#shardId-000:7");
-        assert_eq!(Kinesis::token(&first).as_deref(), Some(expected.as_str()));
+        assert_eq!(
+            KinesisEvent::token(&first).as_deref(),
+            Some(expected.as_str())
+        );
         let other = record(&format!("{STREAM}-2"), "shardId-000:7");
-        assert_ne!(Kinesis::token(&first), Kinesis::token(&other));
+        assert_ne!(KinesisEvent::token(&first), KinesisEvent::token(&other));
     }
 
     #[test]
@@ -496,15 +491,15 @@ mod tests {
             "shardId-000:7",
         );
         let shared = record(STREAM, "shardId-000:7");
-        assert_eq!(Kinesis::token(&consumer), Kinesis::token(&shared));
-        assert_eq!(Kinesis::origin(&consumer), Some("movements"));
+        assert_eq!(KinesisEvent::token(&consumer), KinesisEvent::token(&shared));
+        assert_eq!(KinesisEvent::origin(&consumer), Some("movements"));
     }
 
     #[test]
     fn without_its_stream_or_its_id_a_record_has_no_token() {
-        assert_eq!(Kinesis::token(&record("", "shardId-000:7")), None);
-        assert_eq!(Kinesis::token(&record(STREAM, "")), None);
-        assert_eq!(Kinesis::token(&KinesisRecord::default()), None);
+        assert_eq!(KinesisEvent::token(&record("", "shardId-000:7")), None);
+        assert_eq!(KinesisEvent::token(&record(STREAM, "")), None);
+        assert_eq!(KinesisEvent::token(&KinesisRecord::default()), None);
     }
 
     #[test]
@@ -524,18 +519,18 @@ mod tests {
             ..with_data(record(STREAM, "shardId-000:7"), &packed)
         };
         let plain = with_data(record(STREAM, "shardId-000:8"), b"3");
-        let records = Kinesis::records(KinesisEvent {
+        let records = KinesisEvent::records(KinesisEvent {
             records: vec![aggregate, plain],
         });
         let seen: Vec<_> = records
             .iter()
             .map(|record| {
-                let token = Kinesis::token(record).unwrap();
+                let token = KinesisEvent::token(record).unwrap();
                 let (_, place) = token.split_once('#').unwrap();
-                let data = Kinesis::body(record).unwrap()[0];
+                let data = KinesisEvent::body(record).unwrap()[0];
                 (
                     place.to_owned(),
-                    Kinesis::order_key(record),
+                    KinesisEvent::order_key(record),
                     char::from(data),
                 )
             })
@@ -549,7 +544,7 @@ mod tests {
         assert!(
             records[..2]
                 .iter()
-                .all(|record| Kinesis::id(record) == Some("7"))
+                .all(|record| KinesisEvent::id(record) == Some("7"))
         );
         assert_eq!(records[0].explicit_hash_key.as_deref(), Some("17"));
     }
@@ -585,8 +580,8 @@ mod tests {
             ]
             .split_off(first - 1),
         };
-        assert_eq!(Kinesis::records(event(1)).len(), half + 3);
-        assert_eq!(Kinesis::records(event(2)).len(), half + 1 + 1 + 1);
+        assert_eq!(KinesisEvent::records(event(1)).len(), half + 3);
+        assert_eq!(KinesisEvent::records(event(2)).len(), half + 1 + 1 + 1);
 
         let (runs, rejected) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let (ran, took) = (Arc::clone(&runs), Arc::clone(&rejected));
@@ -620,8 +615,8 @@ mod tests {
         let event = KinesisEvent {
             records: vec![with_data(KinesisRecord::default(), damaged)],
         };
-        let records = Kinesis::records(event);
-        let said = Kinesis::body(&records[0]).unwrap_err().to_string();
+        let records = KinesisEvent::records(event);
+        let said = KinesisEvent::body(&records[0]).unwrap_err().to_string();
         assert!(said.contains("can't be read"), "{said}");
     }
 }

@@ -73,7 +73,7 @@
 //! | have several effects | [`Claim::step`], [`Step`] |
 //! | undo what was done | [`Claim::saga`], [`Saga`] |
 //! | keep records | `dynamodb::DynamoDbStore`, [`MemoryStore`](store::MemoryStore), or a [`Store`](store::Store) of your own |
-//! | see how it decides | [`protocol`] |
+//! | see what each write makes of a record | [`transition`](fn@protocol::transition) |
 //! | count what happens | [`metrics`](mod@metrics) |
 //!
 //! # Features
@@ -222,6 +222,7 @@ pub mod protocol;
 #[cfg(feature = "streams")]
 #[cfg_attr(docsrs, doc(cfg(feature = "streams")))]
 pub mod s3_events;
+mod setup;
 #[cfg(feature = "sqs")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sqs")))]
 pub mod sqs;
@@ -237,13 +238,13 @@ pub mod window;
 
 pub use engine::claim::{Claim, PreparedStep, Saga};
 pub use engine::claim::{SagaError, Step, StepError};
-pub use engine::error::{Error, ErrorKind, Obstacle};
+pub use engine::error::{Error, ErrorKind};
 pub use engine::metrics;
 pub use engine::settings::{
     AtDeadline, EVENT_RETENTION, InFlight, OnMissingKey, OnStoreUnavailable, Settings, Unrecorded,
 };
 pub use engine::{Begun, Disposition, Ended, Replay, Replayed, Run};
-pub use idempotency::{BuildError, Builder, Idempotency};
+pub use idempotency::{Builder, Idempotency};
 pub use idempotency::{Outcome, Verdict};
 #[cfg(feature = "macros")]
 #[cfg_attr(docsrs, doc(cfg(feature = "macros")))]
@@ -254,14 +255,15 @@ pub use protocol::causes::HandlerError;
 #[doc(hidden)]
 pub use protocol::causes::marker;
 pub use protocol::clock::{Clock, EpochMillis, EpochSeconds, SystemClock};
-pub use protocol::fingerprint::{Fingerprint, FingerprintError};
+pub use protocol::fingerprint::Fingerprint;
+#[doc(hidden)]
 pub use protocol::journal::SagaStatus;
 pub use protocol::key::IntoToken;
-pub use protocol::key::NamespaceError;
 pub use protocol::key::{Key, KeyError, RecordId};
-pub use protocol::pointer::{Pointer, PointerError};
+pub use protocol::pointer::Pointer;
 pub use protocol::record::{Failure, Omission};
-pub use store::{BoxError, StoreError};
+pub use setup::BuildError;
+pub use store::StoreError;
 
 /// Compiles what the README and the guide show.
 #[cfg(all(

@@ -33,4 +33,4 @@
 pub mod activemq;
 pub mod rabbitmq;
 
-pub use crate::batch::{BatchError, Order, Rejected, Rejection, Selector, SelectorError};
+pub use crate::batch::{BatchError, Order, Rejected, Rejection, Selector};

@@ -1,23 +1,23 @@
 //! Makes a handler of an EventBridge Pipe's batches of a handler of one message.
 //!
 //! A pipe hands its target a [JSON array of the source's records][page], also where there is one
-//! record alone. [`Pipe`] reads this array and gives all else as the source itself gives it: ids,
+//! record alone. The layer reads this array and gives all else as the source itself gives it: ids,
 //! keys, bodies, order. The reply names the messages that must be delivered again by the source's ids, and
 //! the pipe reads it without a setting. The pipe must invoke the function synchronously
 //! (`InvocationType: REQUEST_RESPONSE`, its default), and an input transformer must leave the
 //! records as they are.
 //!
 //! ```
-//! use lambda_idempotency::{Idempotency, pipes, sqs::Sqs, store::MemoryStore};
+//! use lambda_idempotency::{Idempotency, pipes, store::MemoryStore};
 //! use lambda_runtime::{Context, LambdaEvent};
 //! use tower::Service;
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // In a function: `DynamoDbStore::from_env().await?`.
 //! let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
-//! let mut worker = pipes::BatchLayer::<Sqs, _, _>::new(once)
+//! let mut worker = pipes::BatchLayer::new(once)
 //!     .operation("charge")
-//!     .handler(|message: pipes::Message<Sqs, u64>| async move {
+//!     .handler(|message: pipes::Message<u64>| async move {
 //!         println!("charging {}", message.body);
 //!         Ok::<_, std::io::Error>(())
 //!     });
@@ -38,72 +38,65 @@
 //! [kinesis]: https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-pipes-kinesis.html
 
 use std::borrow::Cow;
-use std::marker::PhantomData;
 
-use aws_lambda_events::event::sqs::SqsMessage;
 use lambda_runtime::Context;
 use tracing::Span;
 
 use crate::batch::{BodyError, Source};
-use crate::sqs::Sqs;
+use crate::sqs::{SqsEvent, SqsMessage};
 
-pub use crate::batch::{BatchError, Order, Rejected, Rejection, Selector, SelectorError};
+pub use crate::batch::{BatchError, Order, Rejected, Rejection, Selector};
 pub use crate::streams::{ItemFailure, ItemFailures};
 
 /// Makes a handler of a pipe's batches of a handler of one [`Message`]. [The module](self) has an
 /// example.
-pub type BatchLayer<Src, T, E> = crate::batch::BatchLayer<Pipe<Src>, T, E>;
+pub type BatchLayer<T, E> = crate::batch::BatchLayer<Vec<SqsMessage>, T, E>;
 
 /// Holds one message: its decoded body, the claim of its handler, and the message as the pipe
 /// delivered it.
-pub type Message<Src, T> = crate::batch::Message<Pipe<Src>, T>;
+pub type Message<T> = crate::batch::Message<Vec<SqsMessage>, T>;
 
-/// Names an EventBridge Pipe as the [`Source`] of a batch, by the source that the pipe reads.
-#[derive(Clone, Copy, Debug)]
-pub struct Pipe<Src>(PhantomData<Src>);
-
-/// Gives all but the event and the reply as [`Sqs`] does.
-impl Source for Pipe<Sqs> {
-    type Event = Vec<SqsMessage>;
+/// Gives all but the event and the reply as [`SqsEvent`] does.
+impl Source for Vec<SqsMessage> {
     type Record = SqsMessage;
     type Reply = ItemFailures;
 
     const NAME: &'static str = "pipe";
 
-    fn records(event: Self::Event) -> Vec<SqsMessage> {
-        event
+    fn records(self) -> Vec<SqsMessage> {
+        self
     }
 
     fn id(record: &SqsMessage) -> Option<&str> {
-        Sqs::id(record)
+        SqsEvent::id(record)
     }
 
     fn token(record: &SqsMessage) -> Option<Cow<'_, str>> {
-        Sqs::token(record)
+        SqsEvent::token(record)
     }
 
     fn body(record: &SqsMessage) -> Result<&[u8], BodyError> {
-        Sqs::body(record)
+        SqsEvent::body(record)
     }
 
     fn origin(record: &SqsMessage) -> Option<&str> {
-        Sqs::origin(record)
+        SqsEvent::origin(record)
     }
 
     fn order_key(record: &SqsMessage) -> Option<&str> {
-        Sqs::order_key(record)
+        SqsEvent::order_key(record)
     }
 
     fn is_ordered(record: &SqsMessage) -> bool {
-        Sqs::is_ordered(record)
+        SqsEvent::is_ordered(record)
     }
 
     fn deliveries(record: &SqsMessage) -> Option<u32> {
-        Sqs::deliveries(record)
+        SqsEvent::deliveries(record)
     }
 
     fn attribute(record: &SqsMessage, name: &str) -> Option<String> {
-        Sqs::attribute(record, name)
+        SqsEvent::attribute(record, name)
     }
 
     fn reply(failed: Vec<String>) -> ItemFailures {
@@ -111,11 +104,11 @@ impl Source for Pipe<Sqs> {
     }
 
     fn batch_span(records: &[SqsMessage], context: &Context) -> Span {
-        Sqs::batch_span(records, context)
+        SqsEvent::batch_span(records, context)
     }
 
     fn record_span(record: &SqsMessage) -> Span {
-        Sqs::record_span(record)
+        SqsEvent::record_span(record)
     }
 }
 
@@ -131,7 +124,7 @@ mod tests {
             message.attributes.insert(name, count.to_owned());
             message
         };
-        assert_eq!(Pipe::<Sqs>::deliveries(&record("3")), Some(3));
-        assert_eq!(Pipe::<Sqs>::deliveries(&record("")), None);
+        assert_eq!(Vec::<SqsMessage>::deliveries(&record("3")), Some(3));
+        assert_eq!(Vec::<SqsMessage>::deliveries(&record("")), None);
     }
 }

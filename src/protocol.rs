@@ -1,12 +1,8 @@
 //! The claim protocol has values, and rules as pure functions. It does no I/O, has no store, and
 //! awaits nothing.
 //!
-//! - [`decide`] decides what to do about a key, [`decide_step`] what to do about a step.
-//! - [`transition`] says what each conditional write makes of the record that it meets.
-//! - [`settle`] says what became of a completion whose fence did not hold.
-//!
-//! The engine, the stores, the model and the simulation all follow from these. `docs/internals/protocol.md`
-//! is their prose.
+//! [`transition`] says what each conditional write makes of the record that it meets. The engine, the
+//! stores, the model and the simulation all follow from it. `docs/internals/protocol.md` is the prose.
 //!
 //! ```
 //! use lambda_idempotency::protocol::record::{Record, RecordWrite};
@@ -39,8 +35,8 @@ pub(crate) mod selector;
 pub mod stored;
 mod transition;
 
-pub use decide::{
-    Asking, Decision, OnCrash, Rules, Settled, StepDecision, decide, decide_step, settle,
-};
+pub use decide::OnCrash;
+#[doc(hidden)]
+pub use decide::{Asking, Decision, Rules, Settled, StepDecision, decide, decide_step, settle};
 pub use fingerprint::canonical_text;
 pub use transition::{transition, transition_to_final};

@@ -73,15 +73,15 @@ use tracing::{Span, info_span};
 use crate::batch::{BodyError, Source};
 use crate::envelope::{object_key, s3_identity};
 
-pub use crate::batch::{BatchError, Order, Rejected, Rejection, Selector, SelectorError};
+pub use crate::batch::{BatchError, Order, Rejected, Rejection, Selector};
 
 /// Makes a handler of S3 notifications of a handler of one [`Message`]. [The module](self) has an
 /// example.
-pub type BatchLayer<T, E> = crate::batch::BatchLayer<S3Events, T, E>;
+pub type BatchLayer<T, E> = crate::batch::BatchLayer<S3Event, T, E>;
 
 /// Holds one record of an S3 notification: its decoded JSON, the claim of its handler, and the
 /// record as S3 delivered it.
-pub type Message<T> = crate::batch::Message<S3Events, T>;
+pub type Message<T> = crate::batch::Message<S3Event, T>;
 
 /// Holds the records of one [notification][page]. The test event that S3 sends when notifications
 /// are set up has none.
@@ -224,13 +224,7 @@ impl S3Record {
     }
 }
 
-/// Names S3 notifications as the [`Source`] of a batch.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct S3Events;
-
-impl Source for S3Events {
-    type Event = S3Event;
+impl Source for S3Event {
     type Record = S3Record;
     type Reply = ();
 
@@ -239,8 +233,8 @@ impl Source for S3Events {
     /// The invocation is asynchronous: only a failed one is delivered again.
     const READS_REPLY: bool = false;
 
-    fn records(event: S3Event) -> Vec<S3Record> {
-        event.records
+    fn records(self) -> Vec<S3Record> {
+        self.records
     }
 
     fn id(record: &S3Record) -> Option<&str> {
@@ -314,7 +308,7 @@ mod tests {
     fn read(event: &str) -> Result<Vec<S3Record>, String> {
         let event = serde_json::from_str(event);
         event
-            .map(S3Events::records)
+            .map(S3Event::records)
             .map_err(|error| error.to_string())
     }
 
@@ -324,9 +318,9 @@ mod tests {
         let queued = Envelope::open_all(&[Envelope::S3], NOTIFICATION.as_bytes(), None);
         let queued = queued.unwrap().unwrap();
         assert!(queued.id.is_some());
-        assert_eq!(S3Events::token(&record).as_deref(), queued.id.as_deref());
+        assert_eq!(S3Event::token(&record).as_deref(), queued.id.as_deref());
         assert_eq!(*record.json, queued.text);
-        let order = S3Events::order_key(&record);
+        let order = S3Event::order_key(&record);
         assert_eq!(order, Some("invoices/red+flower.pdf"));
     }
 
@@ -352,8 +346,8 @@ mod tests {
         let object = event["Records"][0]["s3"]["object"].as_object_mut().unwrap();
         object.remove("sequencer").unwrap();
         let record = read(&event.to_string()).unwrap().remove(0);
-        assert_eq!(S3Events::token(&record), None);
-        assert_eq!(S3Events::id(&record), Some("record-0"));
+        assert_eq!(S3Event::token(&record), None);
+        assert_eq!(S3Event::id(&record), Some("record-0"));
     }
 
     #[test]

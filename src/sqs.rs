@@ -82,10 +82,10 @@
 //! | the message | setting | compared |
 //! |---|---|---|
 //! | is in an SNS, EventBridge or S3 envelope, or in an object in S3 | [`envelope`](BatchLayer::envelope) | what is inside; see [`Envelope`] |
-//! | has a time or a trace id in its body | [`fingerprint_without`](BatchLayer::fingerprint_without) | the body without these fields |
-//! | is to be compared in a few fields | [`fingerprint`](BatchLayer::fingerprint), [`fingerprint_from`](BatchLayer::fingerprint_from) | what the closure makes, or the selector finds |
-//! | says in an attribute what it asks for | [`fingerprint_attributes`](BatchLayer::fingerprint_attributes) | these attributes, too |
-//! | can't differ under its key | [`no_fingerprint`](BatchLayer::no_fingerprint) | nothing |
+//! | has a time or a trace id in its body | [`fingerprint_without`](crate::batch::Settings::fingerprint_without) | the body without these fields |
+//! | is to be compared in a few fields | [`fingerprint`](BatchLayer::fingerprint), [`fingerprint_from`](crate::batch::Settings::fingerprint_from) | what the closure makes, or the selector finds |
+//! | says in an attribute what it asks for | [`fingerprint_attributes`](crate::batch::Settings::fingerprint_attributes) | these attributes, too |
+//! | can't differ under its key | [`fingerprint`](BatchLayer::fingerprint), of `None` | nothing |
 //!
 //! A key from a place inside an event, such as [`Selector::pointer`]`("/detail/order_id")`, changes
 //! no part of this.
@@ -94,9 +94,9 @@
 //! and `cancelled` have one key. The second is a mismatch; or, where the type is in a message
 //! attribute alone and the bodies are equal, **a duplicate that never runs**, since attributes are
 //! no part of a fingerprint unless
-//! [`fingerprint_attributes`](BatchLayer::fingerprint_attributes) names them. The type is outside of what a declared envelope gives. Such a worker
+//! [`fingerprint_attributes`](crate::batch::Settings::fingerprint_attributes) names them. The type is outside of what a declared envelope gives. Such a worker
 //! declares none, decodes the whole event, takes both parts of the key from it, and sets
-//! `fingerprint_from(Selector::pointer("/detail")?)`. Events of an outbox have their own id,
+//! `fingerprint_from` to `Selector::pointer("/detail")?`. Events of an outbox have their own id,
 //! whatever their type: `key_from(Selector::attribute("event_id"))`.
 //!
 //! A handler that called [`Claim::derive_key`](crate::Claim::derive_key) and failed keeps its
@@ -192,9 +192,7 @@ mod rejected;
 #[cfg(feature = "visibility")]
 mod visibility;
 
-pub use crate::batch::{
-    BatchError, Envelope, Order, Rejected, Rejection, S3Pointer, Selector, SelectorError,
-};
+pub use crate::batch::{BatchError, Envelope, Order, Rejected, Rejection, S3Pointer, Selector};
 #[cfg(feature = "visibility")]
 #[cfg_attr(docsrs, doc(cfg(feature = "visibility")))]
 pub use crate::sqs::visibility::Visibility;
@@ -203,11 +201,11 @@ pub use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
 
 /// Makes a handler of SQS batches of a handler of one [`Message`]. [The module](self) has an
 /// example.
-pub type BatchLayer<T, E> = crate::batch::BatchLayer<Sqs, T, E>;
+pub type BatchLayer<T, E> = crate::batch::BatchLayer<SqsEvent, T, E>;
 
 /// Holds one SQS message: its decoded body, the claim of its handler, and the message as SQS
 /// delivered it.
-pub type Message<T> = crate::batch::Message<Sqs, T>;
+pub type Message<T> = crate::batch::Message<SqsEvent, T>;
 
 /// Returns the code of an error of SQS: the service's message may quote a receipt handle or a message.
 #[cfg(feature = "visibility")]
@@ -218,20 +216,14 @@ fn code_of(error: &impl aws_sdk_sqs::error::ProvideErrorMetadata) -> String {
         .to_owned()
 }
 
-/// Names SQS as the [`Source`] of a batch.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Sqs;
-
-impl Source for Sqs {
-    type Event = SqsEvent;
+impl Source for SqsEvent {
     type Record = SqsMessage;
     type Reply = SqsBatchResponse;
 
     const NAME: &'static str = "sqs";
 
-    fn records(event: SqsEvent) -> Vec<SqsMessage> {
-        event.records
+    fn records(self) -> Vec<SqsMessage> {
+        self.records
     }
 
     fn id(message: &SqsMessage) -> Option<&str> {
@@ -316,14 +308,14 @@ impl Source for Sqs {
 }
 
 fn queue(message: &SqsMessage) -> &str {
-    Sqs::origin(message).unwrap_or_default()
+    SqsEvent::origin(message).unwrap_or_default()
 }
 
 impl<T> Message<T> {
     /// Counts the receives of the message, this one included: SQS's `ApproximateReceiveCount`.
     /// `None` where the event has no such number.
     pub fn receive_count(&self) -> Option<u32> {
-        Sqs::deliveries(&self.metadata)
+        SqsEvent::deliveries(&self.metadata)
     }
 
     /// Gives the producer's place in its trace, as a W3C `traceparent`: from `AWSTraceHeader`,
@@ -400,7 +392,7 @@ mod tests {
     fn found(attribute: &serde_json::Value) -> Option<String> {
         let message = json!({ "messageAttributes": { "id": attribute } });
         let message = serde_json::from_value(message).unwrap();
-        Sqs::attribute(&message, "id")
+        SqsEvent::attribute(&message, "id")
     }
 
     #[test]
@@ -414,7 +406,7 @@ mod tests {
     #[test]
     fn an_attribute_that_is_not_there_gives_nothing() {
         assert_eq!(found(&json!({ "dataType": "String" })), None);
-        assert_eq!(Sqs::attribute(&SqsMessage::default(), "id"), None);
+        assert_eq!(SqsEvent::attribute(&SqsMessage::default(), "id"), None);
     }
 
     #[test]

@@ -28,7 +28,8 @@ pub mod transaction;
 pub mod version;
 
 pub use crate::store::cached::CachedStore;
-pub use crate::store::error::{BoxError, StoreError};
+pub(crate) use crate::store::error::BoxError;
+pub use crate::store::error::StoreError;
 pub use crate::store::grouped::GroupedStore;
 pub use crate::store::memory::MemoryStore;
 

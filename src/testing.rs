@@ -61,7 +61,7 @@ mod streams;
 
 pub use claim::{Crash, TestClaim, reads_back};
 pub use clock::ManualClock;
-pub use conformance::{Violation, conformance};
+pub use conformance::conformance;
 #[cfg(feature = "test-dynamodb")]
 #[cfg_attr(docsrs, doc(cfg(feature = "test-dynamodb")))]
 pub use dynamodb::TestDynamoDb;

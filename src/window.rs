@@ -39,6 +39,7 @@ use crate::protocol::record::{
     Found, LAYOUT, Omission, Record, RecordWrite, Status, StoredOutcome,
 };
 use crate::protocol::transition;
+use crate::setup::BuildError;
 use crate::store::{Answer, Store, StoreError};
 
 #[cfg(test)]
@@ -80,20 +81,6 @@ pub enum Seen {
     Yes,
 }
 
-/// A window can't be made as it was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum WindowError {
-    /// The number of keys is zero, or too large.
-    #[error("a window of {keys} keys can't be made: choose 1 to {MOST_KEYS}{see}", keys = .0, see = see!("window"))]
-    Keys(usize),
-    /// The rate is none.
-    #[error(
-        "{rate} is no share of keys to be wrong about: choose more than 0, and at most {LARGEST_RATE}{see}", rate = .0, see = see!("window")
-    )]
-    Rate(f64),
-}
-
 struct Memory {
     keys: usize,
     exact: LruCache<u64, ()>,
@@ -110,23 +97,52 @@ impl Window {
     }
 
     /// Creates a window that takes this share of new keys for met.
-    fn with_rate(keys: usize, rate: f64) -> Result<Self, WindowError> {
+    fn with_rate(keys: usize, rate: f64) -> Result<Self, BuildError> {
         if !(1..=MOST_KEYS).contains(&keys) {
-            return Err(WindowError::Keys(keys));
+            return Err(BuildError::WindowKeys(keys));
         }
         if !(rate > 0.0 && rate <= LARGEST_RATE) {
-            return Err(WindowError::Rate(rate));
+            return Err(BuildError::WindowRate(rate.to_string()));
         }
         Ok(Self::of(keys, rate))
     }
 
-    /// Creates a store that has nothing but a window, and **loses** this share of new messages.
+    /// Creates a store that has nothing but a window, and **loses** this share of new messages: for work
+    /// whose loss is harmless.
+    ///
+    /// - A new message whose key the window takes for met is **lost**: its handler never runs. The share of
+    ///   them is at most the one that the store was made with.
+    /// - A duplicate that comes after `keys` others, that reaches another process, or that comes after a
+    ///   restart, runs again.
+    /// - A duplicate gets no outcome: `run` returns [`Error::OutcomeOmitted`](crate::Error::OutcomeOmitted),
+    ///   a batch takes the message for done. Another payload under the same key is a duplicate, too.
+    /// - A message that failed runs again, even where the failure is permanent.
+    ///
+    /// It counts in `idempotency_lossy_drops` the messages that it took for met without being certain, and has
+    /// the rate that it was made with, in percent, in the gauge `idempotency_lossy_rate`. So the messages that were lost are
+    /// about `rate × idempotency_executions`; where drops are many more than that, they were duplicates.
+    ///
+    /// ```
+    /// use lambda_idempotency::window::Window;
+    /// use lambda_idempotency::{Error, Idempotency, Key, Outcome};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// // One of 10,000 new log lines is lost.
+    /// let store = Window::lossy(100_000, 0.000_1)?;
+    /// let once = Idempotency::builder(store).namespace("access-log").build()?;
+    /// let count = || once.run(Key::new("line", "17"), None, async |_| Ok::<_, std::io::Error>(()));
+    /// assert!(matches!(count().await, Ok(Outcome::Executed(()))));
+    /// assert!(matches!(count().await, Err(Error::OutcomeOmitted { .. })));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// Clones share the window.
     ///
     /// # Errors
     ///
-    /// [`WindowError::Keys`] where `keys` is not in 1 to 134,217,728, [`WindowError::Rate`] where the rate
-    /// is not above 0 and up to 0.1.
-    pub fn lossy(keys: usize, rate: f64) -> Result<LossyStore, WindowError> {
+    /// [`BuildError::WindowKeys`] where `keys` is not in 1 to 134,217,728, [`BuildError::WindowRate`]
+    /// where the rate is not above 0 and up to 0.1.
+    pub fn lossy(keys: usize, rate: f64) -> Result<impl Store + Clone + fmt::Debug, BuildError> {
         Self::with_rate(keys, rate).map(LossyStore::new)
     }
 
@@ -222,37 +238,9 @@ const LOSSY_RATE: &str = "idempotency_lossy_rate";
 /// The end of the year 9999: a record of a window never expires, it is forgotten.
 const NEVER: EpochSeconds = EpochSeconds(253_402_300_799);
 
-/// A store of nothing but a [`Window`], for work whose loss is harmless. [`Window::lossy`] makes it.
-///
-/// - A new message whose key the window takes for met is **lost**: its handler never runs. The share of
-///   them is at most the one that the store was made with.
-/// - A duplicate that comes after `keys` others, that reaches another process, or that comes after a
-///   restart, runs again.
-/// - A duplicate gets no outcome: `run` returns [`Error::OutcomeOmitted`](crate::Error::OutcomeOmitted),
-///   a batch takes the message for done. Another payload under the same key is a duplicate, too.
-/// - A message that failed runs again, even where the failure is permanent.
-///
-/// It counts in `idempotency_lossy_drops` the messages that it took for met without being certain, and has
-/// the rate that it was made with, in percent, in the gauge `idempotency_lossy_rate`. So the messages that were lost are
-/// about `rate × idempotency_executions`; where drops are many more than that, they were duplicates.
-///
-/// ```
-/// use lambda_idempotency::window::Window;
-/// use lambda_idempotency::{Error, Idempotency, Key, Outcome};
-///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// // One of 10,000 new log lines is lost.
-/// let store = Window::lossy(100_000, 0.000_1)?;
-/// let once = Idempotency::builder(store).namespace("access-log").build()?;
-/// let count = || once.run(Key::new("line", "17"), None, async |_| Ok::<_, std::io::Error>(()));
-/// assert!(matches!(count().await, Ok(Outcome::Executed(()))));
-/// assert!(matches!(count().await, Err(Error::OutcomeOmitted { .. })));
-/// # Ok(()) }
-/// ```
-///
-/// Clones share the window.
+/// A store of nothing but a window. [`Window::lossy`] says what it does.
 #[derive(Clone)]
-pub struct LossyStore {
+struct LossyStore {
     window: Window,
     /// The records of runs under way.
     claims: Arc<Mutex<HashMap<RecordId, Record>>>,

@@ -11,8 +11,8 @@ use lambda_idempotency::dynamodb::{DynamoDbStore, TableLayout};
 use lambda_idempotency::protocol::record::{
     Completion, Found, NewClaim, Owner, Record as Stored, StoredOutcome,
 };
-use lambda_idempotency::protocol::{Asking, Decision, Rules, decide, settle};
-use lambda_idempotency::sqs::Sqs;
+use lambda_idempotency::protocol::{Asking, Decision, OnCrash, Rules, decide, settle};
+use lambda_idempotency::sqs::SqsEvent;
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::{EpochMillis, EpochSeconds, Fingerprint, Idempotency, Key, RecordId};
 use tokio::runtime::{Builder, Runtime};
@@ -161,7 +161,11 @@ fn decoding() -> Result<Path, Error> {
 /// A duplicate that is replayed.
 fn deciding() -> Result<Path, Error> {
     let found = TableLayout::default().read(&item());
-    let rules = Rules::new(Duration::from_secs(1));
+    let rules = Rules {
+        on_crash: OnCrash::RunAgain,
+        max_attempts: None,
+        skew_margin: Duration::from_secs(1),
+    };
     let owner = Owner::random()?;
     let fingerprint = found.content.clone()?.fingerprint;
     Ok(call(move || {
@@ -210,7 +214,7 @@ fn runtime() -> Result<Rc<Runtime>, Error> {
 }
 
 /// Batches of this size through the layer; `again`: each was there before.
-fn layer(layer: Layer<Sqs>, size: usize, again: bool) -> Result<Path, Error> {
+fn layer(layer: Layer<SqsEvent>, size: usize, again: bool) -> Result<Path, Error> {
     let (runtime, layer) = (runtime()?, Rc::new(RefCell::new(layer)));
     Ok(Box::new(move |number| {
         let batch = event(&ids("round", number, size), 1)?;

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use lambda_http::aws_lambda_events::apigw::ApiGatewayV2httpRequest;
 use lambda_idempotency::dynamodb::DynamoDbStore;
-use lambda_idempotency::kinesis::Kinesis;
-use lambda_idempotency::sqs::{Sqs, SqsEvent};
+use lambda_idempotency::kinesis::KinesisEvent;
+use lambda_idempotency::sqs::SqsEvent;
 use lambda_idempotency::store::GroupedStore;
 use serde::{Deserialize, Serialize};
 
@@ -60,8 +60,8 @@ pub struct Contender {
 }
 
 enum Way {
-    Layer(Box<Layer<Sqs>>),
-    Stream(Box<Layer<Kinesis>>),
+    Layer(Box<Layer<SqsEvent>>),
+    Stream(Box<Layer<KinesisEvent>>),
     Raw(Box<Raw>),
     Web(Box<Web>),
 }

@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lambda_idempotency::Idempotency;
 use lambda_idempotency::batch::{BatchLayer, Message, Source};
-use lambda_idempotency::kinesis::Kinesis;
-use lambda_idempotency::sqs::Sqs;
+use lambda_idempotency::kinesis::KinesisEvent;
+use lambda_idempotency::sqs::SqsEvent;
 use lambda_idempotency::store::Store;
 use lambda_runtime::{Context, LambdaEvent};
 use tower::Service;
@@ -26,13 +26,13 @@ pub trait Measured: Source {
     fn failures(reply: &Self::Reply) -> usize;
 }
 
-impl Measured for Sqs {
+impl Measured for SqsEvent {
     fn failures(reply: &Self::Reply) -> usize {
         reply.batch_item_failures.len()
     }
 }
 
-impl Measured for Kinesis {
+impl Measured for KinesisEvent {
     fn failures(reply: &Self::Reply) -> usize {
         reply.batch_item_failures.len()
     }
@@ -40,7 +40,7 @@ impl Measured for Kinesis {
 
 /// A worker whose handler does nothing.
 pub struct Layer<Src: Measured> {
-    worker: Box<dyn FnMut(LambdaEvent<Src::Event>) -> Reply<Src>>,
+    worker: Box<dyn FnMut(LambdaEvent<Src>) -> Reply<Src>>,
     runs: Arc<AtomicUsize>,
 }
 
@@ -58,7 +58,7 @@ impl<Src: Measured> Layer<Src> {
                 std::hint::black_box(message.body.amount);
                 async { Ok::<_, Infallible>("done".to_owned()) }
             });
-        let worker = Box::new(move |event: LambdaEvent<Src::Event>| -> Reply<Src> {
+        let worker = Box::new(move |event: LambdaEvent<Src>| -> Reply<Src> {
             let reply = service.call(event);
             Box::pin(async move { Ok(reply.await?) })
         });
@@ -66,7 +66,7 @@ impl<Src: Measured> Layer<Src> {
     }
 
     /// Takes a batch through, and returns the number of its messages that ran. All must have been acknowledged.
-    pub async fn batch(&mut self, event: Src::Event) -> Result<usize, Error> {
+    pub async fn batch(&mut self, event: Src) -> Result<usize, Error> {
         let reply = (self.worker)(LambdaEvent::new(event, context()?)).await?;
         let failures = Src::failures(&reply);
         if failures > 0 {

@@ -309,12 +309,12 @@ mod tests {
     use super::*;
     use crate::batch::BodyError;
     use crate::batch::reader::tests::message;
-    use crate::sqs::Sqs;
+    use crate::sqs::SqsEvent;
 
     /// Runs the hooks after two messages, of which the second is rejected; gives how many of them
     /// are rejected, and how many are done after it.
     async fn run(on_rejected: Option<Hook<SqsMessage>>) -> (usize, usize) {
-        let hooks: Hooks<Sqs> = Hooks {
+        let hooks: Hooks<SqsEvent> = Hooks {
             on_rejected,
             deferring: None,
         };
@@ -361,7 +361,7 @@ mod tests {
                 let is_at_once = began.elapsed().is_zero();
                 async move { is_at_once.then_some(()).ok_or(std::fmt::Error) }
             };
-            let hooks: Hooks<Sqs> = Hooks {
+            let hooks: Hooks<SqsEvent> = Hooks {
                 on_rejected: Some(Hook::new(at_once, false)),
                 deferring: Some(Arc::new(Silent)),
             };
@@ -386,7 +386,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn hooks_end_before_the_time_for_the_reply_begins() {
-        let hooks: Hooks<Sqs> = Hooks {
+        let hooks: Hooks<SqsEvent> = Hooks {
             on_rejected: None,
             deferring: None,
         };
@@ -425,7 +425,7 @@ mod tests {
             detail: String::new(),
         };
         Hook::new(hook, false)
-            .takes::<crate::sqs::Sqs>((), "m-1", rejected, Some(until))
+            .takes::<crate::sqs::SqsEvent>((), "m-1", rejected, Some(until))
             .await
     }
 

@@ -12,7 +12,8 @@ use crate::batch::message::Content;
 use crate::batch::report::Reason;
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{IntoToken, Key, KeyError, is_blank};
-use crate::protocol::selector::{JsonSelector, SelectorError};
+use crate::protocol::selector::JsonSelector;
+use crate::setup::BuildError;
 
 /// Finds the token in a decoded body.
 type InBody<T> = dyn Fn(&T) -> Option<String> + Send + Sync;
@@ -140,7 +141,7 @@ impl<S: Source, T> fmt::Debug for KeySource<S, T> {
 /// It reads the message as it was received, not the decoded body, so that a handler's type needs no
 /// field for it; in an [envelope](super::Envelope), it reads what is inside.
 ///
-/// [`BatchLayer::fingerprint_from`](super::BatchLayer::fingerprint_from) compares what it finds, and
+/// [`Settings::fingerprint_from`](super::Settings::fingerprint_from) compares what it finds, and
 /// [`BatchLayer::key_from`](super::BatchLayer::key_from) makes a token of it:
 ///
 /// | what is found | the token |
@@ -157,7 +158,7 @@ impl<S: Source, T> fmt::Debug for KeySource<S, T> {
 /// let in_an_event = Selector::pointer("/detail/order_id")?;
 /// let beside_the_body = Selector::attribute("payment-id");
 /// assert!(Selector::pointer("detail.order_id").is_err());
-/// # Ok::<(), lambda_idempotency::batch::SelectorError>(())
+/// # Ok::<(), lambda_idempotency::BuildError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Selector(Place);
@@ -182,7 +183,7 @@ impl Selector {
     /// # Errors
     ///
     /// The text is no JSON pointer.
-    pub fn pointer(pointer: &str) -> Result<Self, SelectorError> {
+    pub fn pointer(pointer: &str) -> Result<Self, BuildError> {
         Ok(Self(Place::Json(JsonSelector::pointer(pointer)?)))
     }
 
@@ -200,7 +201,7 @@ impl Selector {
     /// let of_an_order = Selector::jmespath("[detail.tenant, detail.order_id]")?;
     /// let error = Selector::jmespath("detail.[").unwrap_err();
     /// assert!(error.to_string().starts_with("`detail.[` is no JMESPath expression"));
-    /// # Ok::<(), lambda_idempotency::batch::SelectorError>(())
+    /// # Ok::<(), lambda_idempotency::BuildError>(())
     /// ```
     ///
     /// # Errors
@@ -208,23 +209,13 @@ impl Selector {
     /// The expression doesn't compile.
     #[cfg(feature = "jmespath")]
     #[cfg_attr(docsrs, doc(cfg(feature = "jmespath")))]
-    pub fn jmespath(expression: &str) -> Result<Self, SelectorError> {
+    pub fn jmespath(expression: &str) -> Result<Self, BuildError> {
         Ok(Self(Place::Json(JsonSelector::jmespath(expression)?)))
     }
 
-    /// Selects the identity that an event's producer gave it. [`BatchLayer::inbox`](super::BatchLayer::inbox)
-    /// takes it for the key. It is the first of these that the message has:
-    ///
-    /// | what | is of |
-    /// |---|---|
-    /// | the attribute `event_id` | the [outbox](crate::dynamodb::outbox), through SQS or SNS |
-    /// | the attributes `source` and `id`, each behind `ce_`, `ce-`, `cloudEvents:` or `cloudEvents_` | a [CloudEvent](https://github.com/cloudevents/spec) in binary mode |
-    /// | `source` and `id` in a JSON body with `specversion` | a CloudEvent in structured mode |
-    /// | `id` in a JSON body of `id`, `aggregate` and `data` | the outbox, through EventBridge |
-    ///
-    /// The token of a CloudEvent is that of the list of its source and its id, as
-    /// [`Key::of`](crate::Key::of) makes it.
-    pub fn event_id() -> Self {
+    /// Selects the identity that an event's producer gave it, for
+    /// [`BatchLayer::inbox`](super::BatchLayer::inbox).
+    pub(super) fn event_id() -> Self {
         Self(Place::EventId)
     }
 
@@ -331,7 +322,7 @@ mod tests {
 
     use super::*;
     use crate::protocol::key::Key;
-    use crate::sqs::Sqs;
+    use crate::sqs::SqsEvent;
 
     fn message() -> SqsMessage {
         let mut message = SqsMessage::default();
@@ -340,7 +331,7 @@ mod tests {
         message
     }
 
-    fn key<T>(source: &KeySource<Sqs, T>, body: &T) -> Option<Key> {
+    fn key<T>(source: &KeySource<SqsEvent, T>, body: &T) -> Option<Key> {
         let message = message();
         let content = Content::open(&message, b"{}", &[], None).ok()?;
         source.key("charge".into(), &content, body).ok()?
@@ -396,9 +387,9 @@ mod tests {
     #[test]
     fn a_blank_tenant_is_an_error() {
         let message = message();
-        let content = Content::<Sqs>::open(&message, b"{}", &[], None).unwrap();
+        let content = Content::<SqsEvent>::open(&message, b"{}", &[], None).unwrap();
         for (tenant, is_named) in [("", false), ("\t\u{3000} ", false), ("t 9", true)] {
-            let source = KeySource::<Sqs, ()>::message_id().scope(move |(), _| tenant);
+            let source = KeySource::<SqsEvent, ()>::message_id().scope(move |(), _| tenant);
             let key = source.key("charge".into(), &content, &());
             assert_eq!(key.is_ok(), is_named, "{tenant:?}");
         }

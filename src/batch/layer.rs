@@ -11,7 +11,7 @@ use tower::util::{ServiceFn, service_fn};
 
 use crate::batch::hooks::{Hook, Hooks, Rejected};
 use crate::batch::message::Message;
-use crate::batch::reader::{Fetch, FingerprintSource, Reader};
+use crate::batch::reader::{Fetch, Reader};
 use crate::batch::service::{BatchService, Config};
 use crate::batch::settings::Settings;
 use crate::batch::{Envelope, S3Pointer, Selector, Source};
@@ -20,7 +20,6 @@ use crate::idempotency::source_retention::SourceRetention;
 use crate::protocol::causes::{HandlerError, name_causes_of};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::IntoToken;
-use crate::protocol::pointer::Pointer;
 
 #[cfg(feature = "visibility")]
 use crate::batch::hooks::Defer;
@@ -130,8 +129,19 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     }
 
     /// Makes the layer an inbox: each event takes effect once for this consumer, however often its producer
-    /// publishes it. The consumer is the [operation](Self::operation), and the key is the
-    /// [identity](Selector::event_id) that the producer gave the event; an event without one has no key.
+    /// publishes it. The consumer is the [operation](Self::operation), and the key is the identity that the
+    /// producer gave the event; an event without one has no key. It is the first of these that the
+    /// message has:
+    ///
+    /// | what | is of |
+    /// |---|---|
+    /// | the attribute `event_id` | the [outbox](crate::dynamodb::outbox), through SQS or SNS |
+    /// | the attributes `source` and `id`, each behind `ce_`, `ce-`, `cloudEvents:` or `cloudEvents_` | a [CloudEvent](https://github.com/cloudevents/spec) in binary mode |
+    /// | `source` and `id` in a JSON body with `specversion` | a CloudEvent in structured mode |
+    /// | `id` in a JSON body of `id`, `aggregate` and `data` | the outbox, through EventBridge |
+    ///
+    /// The token of a CloudEvent is that of the list of its source and its id, as
+    /// [`Key::of`](crate::Key::of) makes it.
     ///
     /// ```
     /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
@@ -228,6 +238,7 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
         change(&mut self.config.settings);
         let declared = self.config.settings.source_retention;
         self.config.source_retention = declared.map(SourceRetention::new);
+        self.config.reader.fingerprint.set(&self.config.settings);
         self
     }
 
@@ -280,7 +291,7 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     /// Declares the envelope in which messages come. Default: none.
     ///
     /// The handler gets what is inside, decoded; [selectors](Selector) and
-    /// [`fingerprint_without`](Self::fingerprint_without) look inside; key and fingerprint have the
+    /// [`fingerprint_without`](Settings::fingerprint_without) look inside; key and fingerprint have the
     /// defaults that [`Envelope`] lists. Called again, it declares the next envelope inside: an S3
     /// notification that comes through a topic is in `Envelope::Sns`, then in `Envelope::S3`. The
     /// handler finds the whole in [`Message::metadata`](crate::batch::Message::metadata).
@@ -328,7 +339,7 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     /// attempt.
     ///
     /// ```no_run
-    /// # use lambda_idempotency::{BoxError, Idempotency, sqs, store::MemoryStore};
+    /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
     /// # #[derive(serde::Deserialize)] struct Order { order_id: String }
     /// # fn worker(once: Idempotency, s3: aws_sdk_s3::Client) {
     /// let worker = sqs::BatchLayer::new(once)
@@ -338,7 +349,7 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     ///     .handler(|message: sqs::Message<Order>| async move { Ok::<_, std::io::Error>(()) });
     /// # }
     ///
-    /// async fn payload(s3: aws_sdk_s3::Client, pointer: sqs::S3Pointer) -> Result<String, BoxError> {
+    /// async fn payload(s3: aws_sdk_s3::Client, pointer: sqs::S3Pointer) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
     ///     if pointer.bucket != "orders-payloads" {
     ///         return Err("a bucket of somebody else's".into());
     ///     }
@@ -360,36 +371,19 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
         self
     }
 
-    /// Leaves fields of the body, or of what is in its [envelope](Self::envelope), out of the
-    /// fingerprint, such as `/sent_at` and `/meta/trace`: they may differ between two messages of
-    /// one request; a pointer to the whole changes nothing. Default: none.
-    ///
-    /// A message that differs there is a duplicate of the first, so leave out nothing that changes
-    /// what it asks for. Of this, [`fingerprint`](Self::fingerprint),
-    /// [`fingerprint_from`](Self::fingerprint_from) and [`no_fingerprint`](Self::no_fingerprint),
-    /// the last call counts.
-    ///
-    /// ```
-    /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
-    /// # #[derive(serde::Deserialize)] struct Payment { order_id: String }
-    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
-    /// let worker = sqs::BatchLayer::new(once)
-    ///     .key(|payment: &Payment| payment.order_id.clone())
-    ///     .fingerprint_without(["/sent_at".parse()?, "/meta/trace".parse()?])
-    ///     .handler(|message: sqs::Message<Payment>| async move { Ok::<_, std::io::Error>(()) });
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn fingerprint_without(mut self, fields: impl IntoIterator<Item = Pointer>) -> Self {
-        self.config.reader.fingerprint = FingerprintSource::without(fields);
-        self
-    }
-
     /// Takes the fingerprint from the decoded body, or from the message as it was delivered; `None`
     /// for a message that is not compared. Default: the fingerprint of the whole body, or of what
-    /// is in its [envelope](Self::envelope), as text.
+    /// is in its [envelope](Self::envelope), as text. The closure counts before
+    /// [`fingerprint_from`](Settings::fingerprint_from) and
+    /// [`fingerprint_without`](Settings::fingerprint_without).
     ///
     /// Take it from fields that say what the message asks for, not from the whole decoded value: a
     /// field that the type gains would make another request of each message that is delivered again.
+    ///
+    /// `|_, _| None` compares messages by their key alone: every message of a key that was done is a
+    /// duplicate, whatever it says. That is for keys that name one piece of work for ever, such as the
+    /// id of an immutable document. A key that is used again by mistake loses its message: there is no
+    /// mismatch to report.
     ///
     /// ```
     /// # use lambda_idempotency::{Fingerprint, Idempotency, sqs, store::MemoryStore};
@@ -405,70 +399,7 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
         mut self,
         fingerprint: impl Fn(&T, &Src::Record) -> V + Send + Sync + 'static,
     ) -> Self {
-        self.config.reader.fingerprint = FingerprintSource::closure(fingerprint);
-        self
-    }
-
-    /// Takes the fingerprint of one part of the message as it was received: what the selector
-    /// finds. Messages in which it finds nothing are equal to each other, and differ from all in
-    /// which it finds something.
-    ///
-    /// ```
-    /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
-    /// // Events of a bus, with the handler in need of the whole event.
-    /// let worker = sqs::BatchLayer::new(once)
-    ///     .key_from(sqs::Selector::pointer("/detail/order_id")?)
-    ///     .fingerprint_from(sqs::Selector::pointer("/detail")?)
-    ///     .handler(|message: sqs::Message<serde_json::Value>| async move { Ok::<_, std::io::Error>(()) });
-    /// # Ok(()) }
-    /// ```
-    pub fn fingerprint_from(mut self, selector: Selector) -> Self {
-        self.config.reader.fingerprint = FingerprintSource::Selected(selector);
-        self
-    }
-
-    /// Adds attributes of the message, by their names, to what is compared: the text of each, in
-    /// Base64 where it is bytes. An attribute of the [envelope](Self::envelope) counts before one
-    /// of the message, as in [`Selector::attribute`]. Default: none. A call adds to the names of an
-    /// earlier one.
-    ///
-    /// Two messages that differ in one of these are no duplicates: under one key, the second is a
-    /// mismatch. So is a message that lacks an attribute which the other has. Leave out what
-    /// differs between two sends of one message, such as a trace id. A message that is not
-    /// compared ([`no_fingerprint`](Self::no_fingerprint)) stays so.
-    ///
-    /// Set it before a worker goes live, or with another key: a record that was written without it
-    /// is a mismatch for the same message, delivered again.
-    ///
-    /// ```
-    /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
-    /// # #[derive(serde::Deserialize)] struct Order { order_id: String }
-    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("orders").build()?;
-    /// // An order's `placed` and `cancelled` have the same body.
-    /// let worker = sqs::BatchLayer::new(once)
-    ///     .key(|order: &Order| order.order_id.clone())
-    ///     .fingerprint_attributes(["event_type"])
-    ///     .handler(|message: sqs::Message<Order>| async move { Ok::<_, std::io::Error>(()) });
-    /// # Ok::<(), lambda_idempotency::BuildError>(())
-    /// ```
-    pub fn fingerprint_attributes<N: Into<String>>(
-        mut self,
-        names: impl IntoIterator<Item = N>,
-    ) -> Self {
-        let names = names.into_iter().map(Into::into);
-        Arc::make_mut(&mut self.config.reader.attributes).extend(names);
-        self
-    }
-
-    /// Compares messages by their key alone: every message of a key that was done is a duplicate,
-    /// whatever it says.
-    ///
-    /// For keys that name one piece of work for ever, such as the id of an immutable document. A
-    /// key that is used again by mistake loses its message: there is no mismatch to report.
-    pub fn no_fingerprint(mut self) -> Self {
-        self.config.reader.fingerprint = FingerprintSource::Nothing;
+        self.config.reader.fingerprint.set_closure(fingerprint);
         self
     }
 }
@@ -499,7 +430,7 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     /// # async fn park(class: &str, detail: &str, body: Option<String>) -> Result<(), std::io::Error> { Ok(()) }
     /// let worker = sqs::BatchLayer::new(once)
     ///     .on_rejected(|message, why| async move {
-    ///         park(why.rejection.as_str(), &why.detail, message.body).await
+    ///         park(&why.rejection.to_string(), &why.detail, message.body).await
     ///     })
     ///     .handler(|message: sqs::Message<u64>| async move { Ok::<_, std::io::Error>(()) });
     /// # Ok::<(), lambda_idempotency::BuildError>(())

@@ -18,6 +18,7 @@ use crate::batch::Source;
 use crate::batch::key::{KeySource, Selector};
 use crate::batch::message::Content;
 use crate::batch::report::{Fate, Reason};
+use crate::batch::settings::Settings;
 use crate::engine::hook;
 use crate::envelope::{Envelope, EnvelopeError, S3Pointer, is_s3_pointer};
 use crate::protocol::fingerprint::Fingerprint;
@@ -44,14 +45,12 @@ pub(super) struct Reader<S: Source, T> {
     pub(super) decode: Arc<Decode<S, T>>,
     pub(super) key: KeySource<S, T>,
     pub(super) fingerprint: FingerprintSource<S, T>,
-    /// The names of the attributes that are part of the fingerprint.
-    pub(super) attributes: Arc<BTreeSet<String>>,
     /// The parser's messages are shown as they are, although they quote the body.
     pub(super) quotes_errors: bool,
     pub(super) retention: Option<Arc<Retention<S, T>>>,
 }
 
-clone_fields!([S: Source, T] Reader<S, T> { envelopes, fetch, decode, key, fingerprint, attributes, quotes_errors, retention });
+clone_fields!([S: Source, T] Reader<S, T> { envelopes, fetch, decode, key, fingerprint, quotes_errors, retention });
 
 /// Holds what was read of a message.
 pub(super) struct Contents<T> {
@@ -93,8 +92,7 @@ impl<S: Source, T> Reader<S, T> {
             fetch: None,
             decode,
             key: KeySource::message_id(),
-            fingerprint: FingerprintSource::without([]),
-            attributes: Arc::default(),
+            fingerprint: FingerprintSource::new(),
             quotes_errors: false,
             retention: None,
         }
@@ -129,7 +127,7 @@ impl<S: Source, T> Reader<S, T> {
         })?;
         let identity = || -> Result<_, Reason> {
             let key = self.key.key(operation, &content, &body)?;
-            let fingerprint = self.fingerprint.of(&content, &body, &self.attributes);
+            let fingerprint = self.fingerprint.of(&content, &body);
             let retention = self.retention.as_ref();
             let retention = retention.and_then(|closure| closure(&body, message));
             Ok((key, fingerprint, retention))
@@ -156,7 +154,6 @@ impl<S: Source, T> fmt::Debug for Reader<S, T> {
             .field("fetches", &self.fetch.is_some())
             .field("key", &self.key)
             .field("fingerprint", &self.fingerprint)
-            .field("attributes", &self.attributes)
             .field("quotes_errors", &self.quotes_errors)
             .finish_non_exhaustive()
     }
@@ -342,45 +339,56 @@ impl Fetch {
 type Closure<S, T> = dyn Fn(&T, &<S as Source>::Record) -> Option<Fingerprint> + Send + Sync;
 
 /// Says what the fingerprint of a message is of.
-pub(super) enum FingerprintSource<S: Source, T> {
-    /// The whole content, without these fields.
-    Content(Arc<[Pointer]>),
+pub(super) struct FingerprintSource<S: Source, T> {
     /// The closure makes it of the decoded body.
-    Closure(Arc<Closure<S, T>>),
-    /// A value of the message as it was received.
-    Selected(Selector),
-    /// Nothing: messages of one key are not compared.
-    Nothing,
+    closure: Option<Arc<Closure<S, T>>>,
+    /// Else it is of a value of the message as it was received.
+    selector: Option<Selector>,
+    /// Else it is of the whole content, without these fields.
+    left_out: Arc<[Pointer]>,
+    /// The names of the attributes that are part of it.
+    attributes: Arc<BTreeSet<String>>,
 }
 
+clone_fields!([S: Source, T] FingerprintSource<S, T> { closure, selector, left_out, attributes });
+
 impl<S: Source, T> FingerprintSource<S, T> {
-    pub(super) fn without(fields: impl IntoIterator<Item = Pointer>) -> Self {
-        Self::Content(fields.into_iter().collect())
+    /// Makes the fingerprint of the whole content.
+    fn new() -> Self {
+        Self {
+            closure: None,
+            selector: None,
+            left_out: Arc::default(),
+            attributes: Arc::default(),
+        }
     }
 
-    pub(super) fn closure<V: Into<Option<Fingerprint>>>(
+    /// Takes what the settings say of it.
+    pub(super) fn set(&mut self, settings: &Settings) {
+        self.selector.clone_from(&settings.fingerprint_from);
+        self.left_out = settings.fingerprint_without.clone().into();
+        let names = settings.fingerprint_attributes.iter().cloned();
+        self.attributes = Arc::new(names.collect());
+    }
+
+    pub(super) fn set_closure<V: Into<Option<Fingerprint>>>(
+        &mut self,
         fingerprint: impl Fn(&T, &S::Record) -> V + Send + Sync + 'static,
-    ) -> Self {
-        Self::Closure(Arc::new(move |body, message| {
+    ) {
+        self.closure = Some(Arc::new(move |body, message| {
             fingerprint(body, message).into()
-        }))
+        }));
     }
 
-    /// Takes the fingerprint, and that of the attributes of these names; `None` where the message is not
-    /// compared.
-    pub(super) fn of(
-        &self,
-        content: &Content<'_, S>,
-        body: &T,
-        names: &BTreeSet<String>,
-    ) -> Option<Fingerprint> {
-        let fingerprint = match self {
+    /// Takes the fingerprint, and that of the attributes; `None` where the message is not compared.
+    pub(super) fn of(&self, content: &Content<'_, S>, body: &T) -> Option<Fingerprint> {
+        let names = &*self.attributes;
+        let fingerprint = match (&self.closure, &self.selector) {
+            (Some(closure), _) => closure(body, content.message())?,
+            (None, Some(selector)) => selector.fingerprint(content),
             // It would differ from that of the payload, once this is fetched.
-            Self::Content(_) if content.is_unknown() && names.is_empty() => return None,
-            Self::Content(left_out) => content.fingerprint(left_out),
-            Self::Closure(closure) => closure(body, content.message())?,
-            Self::Selected(selector) => selector.fingerprint(content),
-            Self::Nothing => return None,
+            (None, None) if content.is_unknown() && names.is_empty() => return None,
+            (None, None) => content.fingerprint(&self.left_out),
         };
         Some(with_attributes(fingerprint, content, names))
     }
@@ -410,24 +418,13 @@ fn with_attributes<S: Source>(
     Fingerprint::combine(&parts)
 }
 
-impl<S: Source, T> Clone for FingerprintSource<S, T> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Content(left_out) => Self::Content(Arc::clone(left_out)),
-            Self::Closure(closure) => Self::Closure(Arc::clone(closure)),
-            Self::Selected(selector) => Self::Selected(selector.clone()),
-            Self::Nothing => Self::Nothing,
-        }
-    }
-}
-
 impl<S: Source, T> fmt::Debug for FingerprintSource<S, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Content(left_out) => f.debug_tuple("Content").field(left_out).finish(),
-            Self::Closure(_) => f.write_str("Closure"),
-            Self::Selected(selector) => fmt::Debug::fmt(selector, f),
-            Self::Nothing => f.write_str("Nothing"),
-        }
+        f.debug_struct("FingerprintSource")
+            .field("is_closure", &self.closure.is_some())
+            .field("selector", &self.selector)
+            .field("left_out", &self.left_out)
+            .field("attributes", &self.attributes)
+            .finish()
     }
 }

@@ -123,7 +123,7 @@ impl From<BatchError> for Diagnostic {
     }
 }
 
-impl<Src, T, E, Svc> Service<LambdaEvent<Src::Event>> for BatchService<Src, T, E, Svc>
+impl<Src, T, E, Svc> Service<LambdaEvent<Src>> for BatchService<Src, T, E, Svc>
 where
     Src: Source,
     T: Send + 'static,
@@ -141,9 +141,9 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, event: LambdaEvent<Src::Event>) -> Self::Future {
+    fn call(&mut self, event: LambdaEvent<Src>) -> Self::Future {
         let LambdaEvent { payload, context } = event;
-        let messages = Src::records(payload);
+        let messages = payload.records();
         let span = Src::batch_span(&messages, &context);
         let run = self.clone().process(messages, context.deadline());
         Box::pin(run.instrument(span))

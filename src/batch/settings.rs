@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use crate::batch::key::Selector;
 use crate::batch::turns::Order;
+use crate::protocol::pointer::Pointer;
 use crate::window::Window;
 
 /// The number of keys of a layer's own window: those of the largest batch that Lambda delivers.
@@ -84,6 +86,67 @@ pub struct Settings {
     /// Every message of the batch is delivered again then; those that are done are replayed, and
     /// their effects don't happen twice.
     pub without_item_failures: bool,
+    /// The fields of the body, or of what is in its [envelope](super::BatchLayer::envelope), that are
+    /// left out of the fingerprint, such as `/sent_at` and `/meta/trace`: they may differ between two
+    /// messages of one request; a pointer to the whole changes nothing. Default: none.
+    ///
+    /// A message that differs there is a duplicate of the first, so leave out nothing that changes
+    /// what it asks for.
+    ///
+    /// ```
+    /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
+    /// # #[derive(serde::Deserialize)] struct Payment { order_id: String }
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
+    /// let left_out = vec!["/sent_at".parse()?, "/meta/trace".parse()?];
+    /// let worker = sqs::BatchLayer::new(once)
+    ///     .key(|payment: &Payment| payment.order_id.clone())
+    ///     .settings(|settings| settings.fingerprint_without = left_out)
+    ///     .handler(|message: sqs::Message<Payment>| async move { Ok::<_, std::io::Error>(()) });
+    /// # Ok::<(), lambda_idempotency::BuildError>(())
+    /// ```
+    pub fingerprint_without: Vec<Pointer>,
+    /// The one part of the message as it was received that is compared: what the selector finds.
+    /// Messages in which it finds nothing are equal to each other, and differ from all in which it
+    /// finds something. It counts before
+    /// [`fingerprint_without`](Settings::fingerprint_without). Default: none, and the whole is
+    /// compared.
+    ///
+    /// ```
+    /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
+    /// // Events of a bus, with the handler in need of the whole event.
+    /// let compared = sqs::Selector::pointer("/detail")?;
+    /// let worker = sqs::BatchLayer::new(once)
+    ///     .key_from(sqs::Selector::pointer("/detail/order_id")?)
+    ///     .settings(|settings| settings.fingerprint_from = Some(compared))
+    ///     .handler(|message: sqs::Message<serde_json::Value>| async move { Ok::<_, std::io::Error>(()) });
+    /// # Ok::<(), lambda_idempotency::BuildError>(())
+    /// ```
+    pub fingerprint_from: Option<Selector>,
+    /// The names of the attributes of the message that are compared, too: the text of each, in
+    /// Base64 where it is bytes. An attribute of the [envelope](super::BatchLayer::envelope) counts
+    /// before one of the message, as in [`Selector::attribute`]. Default: none.
+    ///
+    /// Two messages that differ in one of these are no duplicates: under one key, the second is a
+    /// mismatch. So is a message that lacks an attribute which the other has. Leave out what
+    /// differs between two sends of one message, such as a trace id. A message that is not
+    /// compared, since [`fingerprint`](super::BatchLayer::fingerprint) gives `None` for it, stays so.
+    ///
+    /// Set it before a worker goes live, or with another key: a record that was written without it
+    /// is a mismatch for the same message, delivered again.
+    ///
+    /// ```
+    /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
+    /// # #[derive(serde::Deserialize)] struct Order { order_id: String }
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("orders").build()?;
+    /// // An order's `placed` and `cancelled` have the same body.
+    /// let worker = sqs::BatchLayer::new(once)
+    ///     .key(|order: &Order| order.order_id.clone())
+    ///     .settings(|settings| settings.fingerprint_attributes = vec!["event_type".into()])
+    ///     .handler(|message: sqs::Message<Order>| async move { Ok::<_, std::io::Error>(()) });
+    /// # Ok::<(), lambda_idempotency::BuildError>(())
+    /// ```
+    pub fingerprint_attributes: Vec<String>,
 }
 
 impl Settings {
@@ -96,6 +159,9 @@ impl Settings {
             reserve: None,
             single_writes: false,
             without_item_failures: false,
+            fingerprint_without: Vec::new(),
+            fingerprint_from: None,
+            fingerprint_attributes: Vec::new(),
         }
     }
 }

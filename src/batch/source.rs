@@ -8,12 +8,10 @@ use tracing::Span;
 /// Describes an event source that delivers messages in batches, and takes back the ids of those
 /// that failed.
 ///
-/// A message is of the type `Record` here, which is AWS's word for it.
-/// [The module](super#a-source-of-your-own) says in which order a source is written, and has an
-/// example; `sqs::Sqs` is the first instance.
-pub trait Source: Send + Sync + 'static {
-    /// The event that Lambda hands to the function.
-    type Event: Send + 'static;
+/// The event that Lambda hands to the function implements it, such as `sqs::SqsEvent`. A message is
+/// of the type `Record` here, which is AWS's word for it. [The module](super#a-source-of-your-own)
+/// says in which order a source is written, and has an example.
+pub trait Source: Sized + Send + 'static {
     /// One message of the event, as the source delivers it.
     type Record: Clone + Send + Sync + 'static;
     /// The reply that the function gives.
@@ -27,8 +25,8 @@ pub trait Source: Send + Sync + 'static {
     /// [`without_item_failures`](super::Settings::without_item_failures). Default: it does.
     const READS_REPLY: bool = true;
 
-    /// Takes the messages from an event, in their order.
-    fn records(event: Self::Event) -> Vec<Self::Record>;
+    /// Takes the messages from the event, in their order.
+    fn records(self) -> Vec<Self::Record>;
 
     /// Gives the id that reports a message; `None` for a message that can't be reported.
     fn id(record: &Self::Record) -> Option<&str>;

@@ -321,7 +321,11 @@ fn decode_outcome(value: &AttributeValue) -> Result<PackedOutcome, String> {
     };
     let bytes = members.count(BYTES)?;
     let sha256 = members.required_text(SHA256)?;
-    Ok(PackedOutcome::from_stored(sha256, bytes, place))
+    Ok(PackedOutcome {
+        sha256: sha256.to_owned(),
+        bytes,
+        place,
+    })
 }
 
 /// Counts names and values, in bytes. A number counts as its digits, which is never less than

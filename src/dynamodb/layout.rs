@@ -65,27 +65,54 @@ impl Attribute {
 }
 
 /// Names a table's key and attributes: by default as Powertools for AWS Lambda does.
+/// [`DynamoDbStore::layout`](super::DynamoDbStore::layout) gives it to its closure.
 ///
 /// ```
-/// use lambda_idempotency::dynamodb::TableLayout;
-///
+/// # use lambda_idempotency::dynamodb::DynamoDbStore;
+/// # async fn start() -> Result<(), Box<dyn std::error::Error>> {
 /// // A table that several services share, with partition key `pk` and sort key `sk`.
-/// let layout = TableLayout::default()
-///     .composite_key("pk", "idempotency#payments", "sk")
-///     .expiration("ttl");
+/// let store = DynamoDbStore::from_env().await?.layout(|layout| {
+///     layout.composite_key("pk", "idempotency#payments", "sk");
+///     layout.expiration = "ttl".into();
+/// });
+/// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableLayout {
     partition: String,
     /// In a table with two keys.
     sort: Option<Sort>,
-    /// Over how many partition values the records of a table with two keys are spread.
-    spread: NonZeroU16,
-    status: String,
-    expiration: String,
-    in_progress_expiration: String,
-    data: String,
-    validation: String,
+    /// The number of partition values that the records of a table with
+    /// [two keys](TableLayout::composite_key) are spread over: the value, `#`, and a number from 0 to
+    /// `spread` - 1 that follows from the record's id. Default: 1, which leaves the value as it is.
+    ///
+    /// Choose it before the first deployment: under another number a record is looked for in another
+    /// place, so a duplicate of a request from before the change runs again. Powertools for AWS
+    /// Lambda has one value alone, so a table that it shares can't be spread. Without
+    /// [two keys](TableLayout::composite_key) it changes nothing: the id is the partition key then.
+    ///
+    /// ```
+    /// use std::num::NonZeroU16;
+    /// # use lambda_idempotency::dynamodb::DynamoDbStore;
+    ///
+    /// # async fn start() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = DynamoDbStore::from_env().await?.layout(|layout| {
+    ///     layout.composite_key("pk", "idempotency#payments", "sk");
+    ///     layout.spread = NonZeroU16::new(16).unwrap_or(NonZeroU16::MIN);
+    /// });
+    /// # Ok(()) }
+    /// ```
+    pub spread: NonZeroU16,
+    /// The attribute for the status. Default: `status`.
+    pub status: String,
+    /// The table's TTL attribute. Default: `expiration`.
+    pub expiration: String,
+    /// The attribute for the lease. Default: `in_progress_expiration`.
+    pub in_progress_expiration: String,
+    /// The attribute for the outcome. Default: `data`.
+    pub data: String,
+    /// The attribute for the fingerprint. Default: `validation`.
+    pub validation: String,
 }
 
 impl Default for TableLayout {
@@ -119,11 +146,9 @@ impl Sort {
 
 impl TableLayout {
     /// Names the partition key that holds the id. Default: `id`.
-    #[must_use]
-    pub fn key(mut self, partition: impl Into<String>) -> Self {
+    pub fn key(&mut self, partition: impl Into<String>) {
         self.partition = partition.into();
         self.sort = None;
-        self
     }
 
     /// Takes a table with two keys: the partition key has the same value in every record, the sort
@@ -132,78 +157,18 @@ impl TableLayout {
     /// DynamoDB serves one partition value with at most
     /// [1,000 write units a second](https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html)
     /// unless it can split the item collection, and a new request takes two: for more than some
-    /// hundreds of requests a second, [spread](Self::spread) the records.
-    #[must_use]
+    /// hundreds of requests a second, [spread](TableLayout::spread) the records.
     pub fn composite_key(
-        mut self,
+        &mut self,
         partition: impl Into<String>,
         value: impl Into<String>,
         sort: impl Into<String>,
-    ) -> Self {
+    ) {
         self.partition = partition.into();
         self.sort = Some(Sort {
             name: sort.into(),
             partition_value: value.into(),
         });
-        self
-    }
-
-    /// Spreads the records of a table with [two keys](Self::composite_key) over so many partition
-    /// values: the value, `#`, and a number from 0 to `partitions` - 1 that follows from the record's
-    /// id. 1, the default, leaves the value as it is.
-    ///
-    /// Choose it before the first deployment: under another number a record is looked for in another
-    /// place, so a duplicate of a request from before the change runs again. Powertools for AWS
-    /// Lambda has one value alone, so a table that it shares can't be spread. Without
-    /// [two keys](Self::composite_key) it changes nothing: the id is the partition key then.
-    ///
-    /// ```
-    /// use std::num::NonZeroU16;
-    /// use lambda_idempotency::dynamodb::TableLayout;
-    ///
-    /// let layout = TableLayout::default()
-    ///     .composite_key("pk", "idempotency#payments", "sk")
-    ///     .spread(NonZeroU16::new(16).unwrap_or(NonZeroU16::MIN));
-    /// ```
-    #[must_use]
-    pub fn spread(mut self, partitions: NonZeroU16) -> Self {
-        self.spread = partitions;
-        self
-    }
-
-    /// Names the attribute for the status. Default: `status`.
-    #[must_use]
-    pub fn status(mut self, name: impl Into<String>) -> Self {
-        self.status = name.into();
-        self
-    }
-
-    /// Names the table's TTL attribute. Default: `expiration`.
-    #[must_use]
-    pub fn expiration(mut self, name: impl Into<String>) -> Self {
-        self.expiration = name.into();
-        self
-    }
-
-    /// Names the attribute for the lease. Default: `in_progress_expiration`.
-    #[must_use]
-    pub fn in_progress_expiration(mut self, name: impl Into<String>) -> Self {
-        self.in_progress_expiration = name.into();
-        self
-    }
-
-    /// Names the attribute for the outcome. Default: `data`.
-    #[must_use]
-    pub fn data(mut self, name: impl Into<String>) -> Self {
-        self.data = name.into();
-        self
-    }
-
-    /// Names the attribute for the fingerprint. Default: `validation`.
-    #[must_use]
-    pub fn validation(mut self, name: impl Into<String>) -> Self {
-        self.validation = name.into();
-        self
     }
 
     /// Checks that no two attributes have one name: one would overwrite the other in each record.
@@ -310,15 +275,22 @@ mod tests {
 
     use super::*;
 
+    fn changed(change: impl FnOnce(&mut TableLayout)) -> TableLayout {
+        let mut layout = TableLayout::default();
+        change(&mut layout);
+        layout
+    }
+
     #[test]
     fn each_attribute_has_the_name_that_it_is_given() {
-        let layout = TableLayout::default()
-            .key("pk")
-            .status("state")
-            .expiration("ttl")
-            .in_progress_expiration("lease")
-            .data("outcome")
-            .validation("payload");
+        let layout = changed(|layout| {
+            layout.key("pk");
+            layout.status = "state".into();
+            layout.expiration = "ttl".into();
+            layout.in_progress_expiration = "lease".into();
+            layout.data = "outcome".into();
+            layout.validation = "payload".into();
+        });
         assert_eq!(layout.partition(), "pk");
         assert_eq!(layout.id_attribute(), "pk");
         for (attribute, name) in [
@@ -334,30 +306,32 @@ mod tests {
 
     #[test]
     fn names_that_clash_are_refused() {
-        let layout = TableLayout::default;
-        let composite = |partition, sort| layout().composite_key(partition, "records", sort);
+        let composite =
+            |partition, sort| changed(|layout| layout.composite_key(partition, "records", sort));
         for clashing in [
-            layout().status("data"),
-            layout().key("owner"),
-            layout().expiration("v"),
-            layout().validation("step:charge"),
-            layout().data("content"),
-            layout().status(""),
+            changed(|layout| layout.status = "data".into()),
+            changed(|layout| layout.key("owner")),
+            changed(|layout| layout.expiration = "v".into()),
+            changed(|layout| layout.validation = "step:charge".into()),
+            changed(|layout| layout.data = "content".into()),
+            changed(|layout| layout.status.clear()),
             composite("pk", "pk"),
             composite("pk", "attempt"),
             composite("status", "sk"),
         ] {
             assert!(clashing.check().is_err(), "{clashing:?}");
         }
-        let other = composite("pk", "sk").expiration("ttl").data("result");
-        for fine in [layout(), composite("id", "sort"), other] {
+        let mut other = composite("pk", "sk");
+        other.expiration = "ttl".into();
+        other.data = "result".into();
+        for fine in [TableLayout::default(), composite("id", "sort"), other] {
             assert_eq!(fine.check(), Ok(()));
         }
     }
 
     #[test]
     fn of_two_keys_the_sort_key_holds_the_id() {
-        let layout = TableLayout::default().composite_key("pk", "idempotency", "sk");
+        let layout = changed(|layout| layout.composite_key("pk", "idempotency", "sk"));
         assert_eq!(layout.partition(), "pk");
         assert_eq!(layout.id_attribute(), "sk");
         assert!(layout.is_composite());
@@ -374,9 +348,10 @@ mod tests {
 
     #[test]
     fn records_are_spread_evenly_over_the_partition_values() {
-        let layout = TableLayout::default()
-            .composite_key("pk", "idempotency", "sk")
-            .spread(NonZeroU16::new(16).unwrap());
+        let layout = changed(|layout| {
+            layout.composite_key("pk", "idempotency", "sk");
+            layout.spread = NonZeroU16::new(16).unwrap();
+        });
         let counts = partition_values(&layout, 16_000);
         assert_eq!(counts.len(), 16);
         assert!(counts.keys().all(|value| value.starts_with("idempotency#")));
@@ -389,13 +364,16 @@ mod tests {
     /// A record is found where a program of another version has put it.
     #[test]
     fn the_place_of_a_record_never_changes() {
-        let layout = TableLayout::default().composite_key("pk", "idempotency", "sk");
+        let mut layout = changed(|layout| layout.composite_key("pk", "idempotency", "sk"));
         let place = |layout: &TableLayout| layout.key_item("payments#charge#17")["pk"].clone();
         assert_eq!(place(&layout), string("idempotency"));
         let sixteen = NonZeroU16::new(16).unwrap();
-        assert_eq!(place(&layout.spread(sixteen)), string("idempotency#8"));
-        let first = TableLayout::default().spread(sixteen);
-        let first = first.composite_key("pk", "idempotency", "sk");
+        layout.spread = sixteen;
+        assert_eq!(place(&layout), string("idempotency#8"));
+        let first = changed(|layout| {
+            layout.spread = sixteen;
+            layout.composite_key("pk", "idempotency", "sk");
+        });
         assert_eq!(place(&first), string("idempotency#8"), "in any order");
     }
 
@@ -404,8 +382,9 @@ mod tests {
         use crate::protocol::key::{Key, KeyError};
 
         let store = crate::dynamodb::wire::Wire::default().store();
-        let composite = TableLayout::default().composite_key("pk", "records", "sk");
-        for (store, max) in [(store.clone(), 2_048), (store.layout(composite), 1_024)] {
+        let simple = store.clone();
+        let composite = store.layout(|layout| layout.composite_key("pk", "records", "sk"));
+        for (store, max) in [(simple, 2_048), (composite, 1_024)] {
             let once = crate::Idempotency::builder(store);
             let once = once.namespace("payments").build().unwrap();
             let id = |bytes: usize| once.record_id(&Key::raw("charge", "x".repeat(bytes)));

@@ -10,10 +10,10 @@
 //! ```
 //! use aws_sdk_dynamodb::types::{AttributeValue::S, Put};
 //! use lambda_idempotency::Claim;
-//! use lambda_idempotency::dynamodb::outbox::{EmitError, Event, Outbox};
+//! use lambda_idempotency::dynamodb::outbox::{OutboxError, Event, Outbox};
 //! use serde_json::json;
 //!
-//! async fn place(claim: Claim, outbox: &Outbox) -> Result<String, EmitError> {
+//! async fn place(claim: Claim, outbox: &Outbox) -> Result<String, OutboxError> {
 //!     let order_id = claim.derive_uuid("order");
 //!     claim.write(Put::builder().table_name("orders").item("order_id", S(order_id.clone())))?;
 //!     outbox.emit(&claim, Event::new("order.created", &order_id), &json!({ "order_id": order_id }))?;
@@ -92,16 +92,22 @@ impl fmt::Debug for Event {
     }
 }
 
-/// The event can't join the transaction. Nothing was sent.
+/// Reports an event that can't join the transaction, or an item that is no event. Nothing was sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum EmitError {
+pub enum OutboxError {
     /// The data has no JSON form.
     #[error("the event's data can't be serialised as JSON: {}{}", .0, see!("event-data"))]
     Data(#[from] serde_json::Error),
     /// The transaction refused the write.
     #[error(transparent)]
     Write(#[from] WriteError),
+    /// An item in the outbox is no event.
+    #[error("an item in the outbox can't be read: `{attribute}` is missing, or of another type{}", see!("unreadable-event"))]
+    Unreadable {
+        /// The attribute that is missing, or of another type.
+        attribute: &'static str,
+    },
 }
 
 impl Outbox {
@@ -126,7 +132,7 @@ impl Outbox {
         claim: &Claim,
         event: Event,
         data: &T,
-    ) -> Result<String, EmitError> {
+    ) -> Result<String, OutboxError> {
         let Event {
             kind,
             aggregate,
@@ -212,24 +218,16 @@ impl fmt::Debug for StoredEvent {
     }
 }
 
-/// An item in the outbox is no event.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an item in the outbox can't be read: `{attribute}` is missing, or of another type{}", see!("unreadable-event"))]
-pub struct UnreadableEvent {
-    /// The attribute that is missing, or of another type.
-    pub attribute: &'static str,
-}
-
 impl StoredEvent {
     /// Decodes an item of the table.
     ///
     /// # Errors
     ///
     /// When the item is no event.
-    pub fn from_item(item: &HashMap<String, AttributeValue>) -> Result<Self, UnreadableEvent> {
+    pub fn from_item(item: &HashMap<String, AttributeValue>) -> Result<Self, OutboxError> {
         let string = |attribute| {
             let value = item.get(attribute).and_then(|value| value.as_s().ok());
-            value.cloned().ok_or(UnreadableEvent { attribute })
+            value.cloned().ok_or(OutboxError::Unreadable { attribute })
         };
         Ok(Self {
             id: string("id")?,
@@ -262,10 +260,10 @@ impl StoredEvent {
     }
 }
 
-fn parsed<T: FromStr>(item: &Item, attribute: &'static str) -> Result<T, UnreadableEvent> {
+fn parsed<T: FromStr>(item: &Item, attribute: &'static str) -> Result<T, OutboxError> {
     let digits = item.get(attribute).and_then(|value| value.as_n().ok());
     let number = digits.and_then(|digits| digits.parse().ok());
-    number.ok_or(UnreadableEvent { attribute })
+    number.ok_or(OutboxError::Unreadable { attribute })
 }
 
 #[cfg(test)]
@@ -291,7 +289,7 @@ mod tests {
     fn an_event_comes_back_as_it_was() {
         let item = event().to_item();
         assert_eq!(item["pending"], AttributeValue::S("b".to_owned()));
-        assert_eq!(StoredEvent::from_item(&item), Ok(event()));
+        assert_eq!(StoredEvent::from_item(&item).unwrap(), event());
     }
 
     #[test]
@@ -328,9 +326,10 @@ mod tests {
         ] {
             let mut item = event().to_item();
             item.remove(attribute);
-            assert_eq!(
-                StoredEvent::from_item(&item),
-                Err(UnreadableEvent { attribute })
+            let error = StoredEvent::from_item(&item).unwrap_err();
+            assert!(
+                matches!(error, OutboxError::Unreadable { attribute: lacking } if lacking == attribute),
+                "{attribute}: {error}"
             );
         }
     }

@@ -116,7 +116,12 @@ mod tests {
         let store = wire.store();
         let kept = async |bytes| {
             let (id, owner) = (resolve(&Key::new("charge", "t")), Owner::from_stored("me"));
-            let outcome = LargeOutcome::new(id, owner, vec![0; bytes], EpochSeconds(9));
+            let outcome = LargeOutcome {
+                id,
+                owner,
+                content: vec![0; bytes],
+                expiration: EpochSeconds(9),
+            };
             keep(&store, &outcome, Instant::now() + Duration::from_secs(1)).await
         };
         // What an item takes, less the longest keys.

@@ -16,6 +16,7 @@ use crate::dynamodb::change::Expressions;
 use crate::dynamodb::error::{Denied, Met, Refusal, classify};
 use crate::protocol::key::RecordId;
 use crate::protocol::record::Found;
+use crate::setup::BuildError;
 use crate::store::{Answer, StoreError};
 
 #[cfg(feature = "s3")]
@@ -70,13 +71,6 @@ pub(super) enum Retries {
     Engine,
 }
 
-/// The environment names no table: the error of [`DynamoDbStore::from_env`].
-#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("set the environment variable {TABLE_VARIABLE} to the name of the idempotency table{}", see!("table-not-named"))]
-pub struct TableNotNamed;
-
-debug_by_display!(TableNotNamed);
-
 impl DynamoDbStore {
     /// Makes a store on a table, with a client that you built. Give the client short timeouts: you
     /// pay for a Lambda that waits.
@@ -114,20 +108,27 @@ impl DynamoDbStore {
     ///
     /// # Errors
     ///
-    /// [`TableNotNamed`], when the variable is missing or empty.
-    pub async fn from_env() -> Result<Self, TableNotNamed> {
+    /// [`BuildError::TableNotNamed`], when the variable is missing or empty.
+    pub async fn from_env() -> Result<Self, BuildError> {
         let table = std::env::var(TABLE_VARIABLE).unwrap_or_default();
         if table.is_empty() {
-            return Err(TableNotNamed);
+            return Err(BuildError::TableNotNamed);
         }
         Ok(Self::new(client::from_env().await, table))
     }
 
-    /// Takes a table with other attribute names or a composite key. Building an engine on the store
-    /// fails where two attributes have one name.
+    /// Changes the [layout](TableLayout), for a table with other attribute names or a composite key.
+    /// Building an engine on the store fails where two attributes have one name.
+    ///
+    /// ```
+    /// # use lambda_idempotency::dynamodb::DynamoDbStore;
+    /// # async fn start() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = DynamoDbStore::from_env().await?.layout(|layout| layout.expiration = "ttl".into());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
-    pub fn layout(mut self, layout: TableLayout) -> Self {
-        self.layout = layout;
+    pub fn layout(mut self, change: impl FnOnce(&mut TableLayout)) -> Self {
+        change(&mut self.layout);
         self
     }
 

@@ -128,7 +128,7 @@ fn record_of(arn: &str, event_id: &str) -> DynamoDbStreamRecord {
 fn a_token_names_the_stream_and_the_record() {
     let token = |arn: &str, id: &str| {
         let record = record_of(arn, id);
-        DynamoDbStreams::token(&record).map(Cow::into_owned)
+        DynamoDbStreamEvent::token(&record).map(Cow::into_owned)
     };
     assert_eq!(
         token(TABLE_STREAM, "c81e"),
@@ -143,9 +143,9 @@ fn a_token_names_the_stream_and_the_record() {
 #[test]
 fn the_table_names_the_operation() {
     assert_eq!(
-        DynamoDbStreams::origin(&record_of(TABLE_STREAM, "1")),
+        DynamoDbStreamEvent::origin(&record_of(TABLE_STREAM, "1")),
         Some("orders")
     );
-    assert_eq!(DynamoDbStreams::origin(&record_of("orders", "1")), None);
-    assert_eq!(DynamoDbStreams::origin(&record_of("", "1")), None);
+    assert_eq!(DynamoDbStreamEvent::origin(&record_of("orders", "1")), None);
+    assert_eq!(DynamoDbStreamEvent::origin(&record_of("", "1")), None);
 }

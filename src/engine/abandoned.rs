@@ -14,11 +14,12 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::engine::claim::Claim;
+use crate::engine::error::Obstacle;
 use crate::engine::fence::{Fence, Hold, is_mine};
 use crate::engine::metrics::Count;
 use crate::engine::pace::Turns;
 use crate::engine::persist::persist;
-use crate::engine::{Engine, REPLY_TIME, Request, events};
+use crate::engine::{Engine, LEAST_STORE_TIME, REPLY_TIME, Request, events};
 use crate::protocol::journal::Journal;
 use crate::protocol::key::RecordId;
 use crate::protocol::record::{
@@ -253,7 +254,13 @@ impl Engine {
         if let (RecordWrite::Release(release), Some(later)) = (&unsent.write, unsent.later) {
             return self.send_late(unsent, release, later, deadline).await;
         }
-        let mut write = self.packed(unsent, deadline).await;
+        // An outcome gets half of the time, and a later call may have more.
+        let half = deadline.saturating_duration_since(Instant::now()) / 2;
+        let has_more = self.clock.now() + LONGEST_SEND < hold.lease;
+        if unsent.large.is_some() && half < LEAST_STORE_TIME / 2 && has_more {
+            return;
+        }
+        let mut write = self.packed(unsent, half).await;
         let mut answer = self.send_again(&write, deadline).await;
         if let (Err(StoreError::TooLarge), RecordWrite::Complete(completion)) = (&answer, &*write) {
             let omitted = StoredOutcome::Omitted(Omission::TooLarge);
@@ -339,9 +346,8 @@ impl Engine {
         is_open && !is_mine(found, &release.tombstone)
     }
 
-    /// Returns the write, whose large outcome is kept first: in half of the time, so that the completion
-    /// is sent whatever becomes of it.
-    async fn packed<'a>(&self, unsent: &'a Unsent, deadline: Instant) -> Cow<'a, RecordWrite> {
+    /// Returns the write, whose large outcome is kept first. The completion is sent whatever becomes of it.
+    async fn packed<'a>(&self, unsent: &'a Unsent, time: Duration) -> Cow<'a, RecordWrite> {
         let Unsent {
             request,
             hold,
@@ -352,8 +358,10 @@ impl Engine {
         if let (Some(text), RecordWrite::Complete(completion)) = (large, write) {
             let until = completion.expiration;
             let pack = Box::pin(self.pack(request, hold, text, until));
-            let outcome = timeout(deadline.duration_since(Instant::now()) / 2, pack).await;
-            let outcome = outcome.unwrap_or(StoredOutcome::Omitted(Omission::NotKept));
+            let outcome = timeout(time, pack).await.unwrap_or_else(|_| {
+                events::not_kept(request, hold, &StoreError::Timeout);
+                StoredOutcome::Omitted(Omission::NotKept)
+            });
             return Cow::Owned(with_outcome(completion, outcome));
         }
         Cow::Borrowed(write)
@@ -433,13 +441,17 @@ impl Engine {
         match Owner::random() {
             Ok(tombstone) => {
                 let release = Release {
+                    id: request.id.clone(),
+                    owner: hold.owner.clone(),
+                    tombstone,
                     last_error: Some(last_error.to_owned()),
                     forget_fingerprint: !hold.keeps_fingerprint,
-                    ..Release::new(request.id.clone(), hold.owner.clone(), tombstone)
                 };
                 self.leave(request, hold, release.into(), None);
             }
-            Err(error) => events::release_failed(request, hold.attempt, &error),
+            Err(error) => {
+                events::release_failed(request, hold.attempt, &Obstacle::Entropy(error));
+            }
         }
     }
 

@@ -132,7 +132,7 @@ impl Engine {
         } else if retention < LEAST_RETENTION {
             Err(Error::Write(WriteError::RetentionTooShort { retention }))
         } else {
-            self.new_owner(&request).map_err(Error::from)
+            self.new_owner(&request)
         };
         let owner = owner.inspect_err(refused)?;
         let started_at = self.clock.now();
@@ -394,8 +394,11 @@ impl Engine {
             return;
         };
         let sent = Release {
+            id: request.id.clone(),
+            owner: hold.owner.clone(),
+            tombstone: tombstone.clone(),
             last_error: Some(WITHOUT_REPLY.to_owned()),
-            ..Release::new(request.id.clone(), hold.owner.clone(), tombstone.clone())
+            forget_fingerprint: false,
         };
         let again = is_rejected_for_now;
         let release = self.release_as(tombstone, request, hold, Some(WITHOUT_REPLY), again);
@@ -531,7 +534,8 @@ impl Engine {
 
 /// Makes a random id for a request without a usable key.
 fn unkeyed() -> Result<RecordId, Obstacle> {
-    Ok(RecordId::unkeyed(Owner::random()?.as_str()))
+    let owner = Owner::random().map_err(Error::Entropy)?;
+    Ok(RecordId::unkeyed(owner.as_str()))
 }
 
 /// Tells whether the record has a fingerprint: a crashed attempt, or one that was released with its

@@ -153,6 +153,7 @@ impl Claim {
     /// and one aggregate (`""` where there is one). A UUID, the same in every attempt; two events
     /// that differ in any of the three have two ids, whatever characters these hold. The event
     /// leaves only when the transaction has committed, so it doesn't bind the payload.
+    #[doc(hidden)]
     pub fn event_id(&self, kind: &str, aggregate: &str, name: &str) -> String {
         let generation = self.generation();
         self.inner
@@ -225,11 +226,6 @@ impl Claim {
     /// Returns the time by the engine's clock.
     pub fn now(&self) -> EpochMillis {
         self.inner.clock.now()
-    }
-
-    /// Tells how many [writes](Self::write) the transaction has so far.
-    pub fn writes(&self) -> usize {
-        self.collected().count()
     }
 
     /// Adds a business write to the handler's transaction: it commits together with the record when
@@ -596,11 +592,6 @@ pub struct PreparedStep<E> {
 }
 
 impl<E> PreparedStep<E> {
-    /// Returns the key for the effect: that which [`Claim::derive_key`] gives for the step's name.
-    pub fn key(&self) -> String {
-        self.claim.derive_key(&self.name)
-    }
-
     /// Notes that the effect is about to fire. Call it right before the request that has the effect.
     ///
     /// # Errors
@@ -618,11 +609,6 @@ impl<E> PreparedStep<E> {
         self.claim.inner.fire(&self.name, &self.entry).await?;
         self.has_fired.store(true, Ordering::Release);
         Ok(())
-    }
-
-    /// Counts the effect as one that its provider knew already, as [`Claim::duplicate_at_provider`] does.
-    pub fn duplicate_at_provider(&self) {
-        self.claim.duplicate_at_provider(&self.name);
     }
 }
 

@@ -194,7 +194,7 @@ impl Engine {
     ) -> Result<Ended, Obstacle> {
         let writes = claim.collected().close();
         if !writes.is_empty() && matches!(disposition, Disposition::Complete(_)) {
-            let owner = Owner::random()?;
+            let owner = Owner::random().map_err(Error::Entropy)?;
             let until = claim.until();
             let until = until.unwrap_or(self.clock.now() + self.settings.lease);
             let sent = self.send_commit(None, owner.as_str(), &writes, until, end);

@@ -2,12 +2,12 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::io;
 use std::time::{Duration, SystemTime};
 
 use crate::protocol::causes::unlinked;
-use crate::protocol::fingerprint::FingerprintError;
 use crate::protocol::key::KeyError;
-use crate::protocol::record::{EntropyError, Failure, Omission};
+use crate::protocol::record::{Failure, Omission};
 use crate::store::StoreError;
 use crate::store::transaction::{Refusal, WriteError};
 
@@ -116,19 +116,16 @@ pub enum Error<E> {
         "the stored record can't be read ({}): it was left alone; look at it, or let it expire{}", unlinked(.0), see!("unreadable")
     )]
     Unreadable(String),
-    /// The key can't be used.
+    /// The key can't be used, or the payload has no fingerprint.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The payload has no fingerprint.
-    #[error(transparent)]
-    Fingerprint(#[from] FingerprintError),
     /// The store failed before the handler ran, or when the outcome of an earlier attempt, which is done,
     /// was to be read. Nothing ran in this call.
     #[error("the idempotency store failed: {0}")]
     Store(#[from] StoreError),
     /// No claim could be made.
-    #[error(transparent)]
-    Entropy(#[from] EntropyError),
+    #[error("{}{}", .0, see!("no-entropy"))]
+    Entropy(io::Error),
 }
 
 /// Is the text, since Rust prints the `Debug` of the error that `main` returns. The text of an earlier
@@ -144,7 +141,7 @@ impl<E: fmt::Debug + fmt::Display> fmt::Debug for Error<E> {
 }
 
 /// The engine's own reason why a request gave no outcome; it has no handler's error.
-pub type Obstacle = Error<Infallible>;
+pub(crate) type Obstacle = Error<Infallible>;
 
 impl Obstacle {
     /// Converts an obstacle to an error beside a handler's own.
@@ -174,7 +171,6 @@ impl Obstacle {
             Self::Write(error) => Error::Write(error),
             Self::Unreadable(reason) => Error::Unreadable(reason),
             Self::Key(error) => Error::Key(error),
-            Self::Fingerprint(error) => Error::Fingerprint(error),
             Self::Store(error) => Error::Store(error),
             Self::Entropy(error) => Error::Entropy(error),
         }
@@ -182,14 +178,6 @@ impl Obstacle {
 }
 
 impl<E> Error<E> {
-    /// Returns the handler's own error, where this is one.
-    pub fn into_handler(self) -> Option<E> {
-        match self {
-            Self::Handler(error) => Some(error),
-            _ => None,
-        }
-    }
-
     /// Returns the kind of the error.
     ///
     /// ```
@@ -218,9 +206,7 @@ impl<E> Error<E> {
             Self::Overloaded => ErrorKind::Overloaded,
             Self::Unreadable(_) => ErrorKind::Unreadable,
             Self::Key(error) => ErrorKind::of_key(error),
-            Self::Fingerprint(_)
-            | Self::Write(_)
-            | Self::Store(StoreError::Denied(_) | StoreError::Misconfigured(_)) => {
+            Self::Write(_) | Self::Store(StoreError::Denied(_) | StoreError::Misconfigured(_)) => {
                 ErrorKind::Misconfigured
             }
             Self::Store(_) | Self::Entropy(_) => ErrorKind::StoreUnavailable,
@@ -261,7 +247,6 @@ impl<E> Error<E> {
             Self::Write(_) => "no_transactions",
             Self::Unreadable(_) => "unreadable",
             Self::Key(error) => error.code(),
-            Self::Fingerprint(_) => "invalid_payload",
             Self::Store(_) => "store_failed",
             Self::Entropy(_) => "no_entropy",
         }
@@ -318,7 +303,9 @@ impl ErrorKind {
     /// A key that is unusable by the settings is no fault of the request.
     pub(crate) fn of_key(error: &KeyError) -> Self {
         match error {
-            KeyError::EmptyOperation | KeyError::RawIdWithScope => Self::Misconfigured,
+            KeyError::EmptyOperation
+            | KeyError::RawIdWithScope
+            | KeyError::InvalidPayload { .. } => Self::Misconfigured,
             KeyError::Missing | KeyError::MissingAt { .. } => Self::KeyMissing,
             _ => Self::UnusableKey,
         }
@@ -445,11 +432,5 @@ mod tests {
     fn a_passed_deadline_is_named() {
         let said = Error::<&str>::TooLate.to_string();
         assert!(said.starts_with("the deadline of the invocation"), "{said}");
-    }
-
-    #[test]
-    fn a_handlers_error_comes_back_out() {
-        assert_eq!(Error::Handler("mine").into_handler(), Some("mine"));
-        assert_eq!(Error::<&str>::Mismatch.into_handler(), None);
     }
 }

@@ -172,7 +172,9 @@ impl Engine {
                 // An event reports what became of the record.
                 let _ = release.await;
             }
-            Err(error) => events::release_failed(request, hold.attempt, &error),
+            Err(error) => {
+                events::release_failed(request, hold.attempt, &Obstacle::Entropy(error));
+            }
         }
     }
 

@@ -145,7 +145,12 @@ impl Engine {
         let stored = next + self.settings.skew_margin;
         let expiration = self.expiration(request, stored);
         let (id, owner) = (request.id.clone(), hold.owner.clone());
-        let renewal = RecordWrite::from(Renewal::new(id, owner, stored, expiration));
+        let renewal = RecordWrite::from(Renewal {
+            id,
+            owner,
+            lease: stored,
+            expiration,
+        });
         let deadline = request.store_deadline(now, until, limit);
         let send = || self.store.write(&renewal, deadline);
         let turns = Turns::End(&self.pace, &request.id);

@@ -1,6 +1,7 @@
 //! Outcomes: what a completion stores, in which form, and how a replay reads it back.
 
 use std::borrow::Cow;
+use std::convert::Infallible;
 use std::time::{Duration, SystemTime};
 
 use serde::de::DeserializeOwned;
@@ -61,7 +62,7 @@ impl Replayed {
     ///
     /// [`Error::Unreadable`] where it doesn't decode as `T`; [`Error::LeaseLost`] where this run's
     /// own work was done, too, and a successor's outcome doesn't decode.
-    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, Obstacle> {
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, Error<Infallible>> {
         self.give(decode(self.json()))
     }
 

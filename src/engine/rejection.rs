@@ -27,9 +27,8 @@ pub enum Rejection {
 }
 
 impl Rejection {
-    /// Gives the code for logs and metrics: `undecodable`, `key_missing`, `unusable_key`, `mismatch` or
-    /// `failed`.
-    pub fn as_str(self) -> &'static str {
+    /// Gives the code for logs and metrics.
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Undecodable => "undecodable",
             Self::KeyMissing => "key_missing",
@@ -56,6 +55,8 @@ impl Rejection {
     }
 }
 
+/// Writes the code for logs and metrics: `undecodable`, `key_missing`, `unusable_key`, `mismatch` or
+/// `failed`.
 impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())

@@ -15,7 +15,7 @@ use crate::protocol::Decision;
 use crate::protocol::clock::EpochMillis;
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{Key, KeyError, RecordId};
-use crate::protocol::record::{EntropyError, Found, Owner, RecordWrite};
+use crate::protocol::record::{Found, Owner, RecordWrite};
 use crate::store::{Answer, StoreError};
 
 /// The least retention of one operation: a shorter one would not outlast a retry.
@@ -264,13 +264,13 @@ impl Engine {
         found
     }
 
-    pub(super) fn new_owner(&self, request: &Request) -> Result<Owner, EntropyError> {
+    pub(super) fn new_owner(&self, request: &Request) -> Result<Owner, Obstacle> {
         #[cfg(feature = "batch")]
         if let Some(batch) = &request.options.batch {
-            return batch.owners.next();
+            return batch.owners.next().map_err(Error::Entropy);
         }
         let _ = request;
-        self.owners.next()
+        self.owners.next().map_err(Error::Entropy)
     }
 
     pub(super) async fn look(&self, request: &Request) -> Result<Option<Found>, StoreError> {

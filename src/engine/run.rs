@@ -1,5 +1,6 @@
 //! A run: the right to do the work of a request, and its end.
 
+use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -116,7 +117,7 @@ impl Run {
     /// answered, the engine's next call sends the completion, the failure or the release. A
     /// transaction isn't sent again: its outcome is unknown, and the next call sends a release,
     /// which is refused if the transaction committed.
-    pub async fn end(self, disposition: Disposition) -> Result<Ended, Obstacle> {
+    pub async fn end(self, disposition: Disposition) -> Result<Ended, Error<Infallible>> {
         let disposition = match disposition {
             Disposition::Complete(Ok(text))
                 if serde_json::from_str::<IgnoredAny>(&text).is_err() =>

@@ -77,26 +77,14 @@ mod tests;
 /// Holds an event on its way to the handler. Its `Debug` shows the claim and the invocation: the
 /// event is not for logs.
 #[derive(Clone)]
-#[non_exhaustive]
 pub struct Incoming<E> {
     /// The event as Lambda delivered it.
     pub payload: E,
     /// The invocation, as the runtime describes it.
     pub context: Context,
-    /// The claim on this request; `None` where the request passes through.
+    /// The claim on this request; `None` where the request passes through, or in a test that calls
+    /// the handler without the layer.
     pub claim: Option<Claim>,
-}
-
-impl<E> Incoming<E> {
-    /// Makes an event without a claim, as a handler gets one that passes through: for tests of a
-    /// handler.
-    pub fn new(payload: E, context: Context) -> Self {
-        Self {
-            payload,
-            context,
-            claim: None,
-        }
-    }
 }
 
 impl<E> fmt::Debug for Incoming<E> {

@@ -2,37 +2,29 @@
 
 use axum::body::Body;
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
-use axum::response::IntoResponse;
 use http::Response;
 use http::request::Parts;
 
 use super::problem::Problem;
 use crate::engine::claim::Claim;
 
-/// Reports that a request has no [`Claim`]: its route is outside of an
-/// [`IdempotencyLayer`](super::IdempotencyLayer), or the layer lets it pass through (a method that
-/// is not guarded, a route that is [off](super::RoutePolicy::off)).
-///
-/// As a response it is the problem [`misconfigured`](super#misconfigured), 500.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the request has no claim: its route is outside of the idempotency layer, or the layer lets it pass through; extract `Option<Claim>` where that may be{}", see!("no-claim")
-)]
-#[non_exhaustive]
-pub struct ClaimRejection;
+const NO_CLAIM: &str = concat!(
+    "the request has no claim: its route is outside of the idempotency layer, or the layer lets it pass through; extract `Option<Claim>` where that may be",
+    see!("no-claim")
+);
 
-impl IntoResponse for ClaimRejection {
-    fn into_response(self) -> Response<Body> {
-        tracing::error!(event = "no_claim", error = %self, "idempotency");
-        let problem = Problem::Misconfigured.details(None).to_response();
-        problem.map(Body::from)
-    }
+/// Logs that a request has no claim, and makes its response.
+fn rejected() -> Response<Body> {
+    tracing::error!(event = "no_claim", error = %NO_CLAIM, "idempotency");
+    let problem = Problem::Misconfigured.details(None).to_response();
+    problem.map(Body::from)
 }
 
 /// Extracts the claim that [`http::IdempotencyLayer`](crate::http::IdempotencyLayer) holds for the
-/// request. Without one the request is answered with
-/// [`ClaimRejection`](crate::http::ClaimRejection); a handler of routes with and without claims
-/// extracts `Option<Claim>`.
+/// request. A request has none where its route is outside of the layer, or the layer lets it pass
+/// through (a method that is not guarded, a route that is [off](crate::http::RoutePolicy::off)): it
+/// is answered with the problem [`misconfigured`](crate::http#misconfigured), 500. A handler of
+/// routes with and without claims extracts `Option<Claim>`.
 ///
 /// ```
 /// use axum::{Router, routing::post};
@@ -51,10 +43,10 @@ impl IntoResponse for ClaimRejection {
 /// ```
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 impl<S: Sync> FromRequestParts<S> for Claim {
-    type Rejection = ClaimRejection;
+    type Rejection = Response<Body>;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ClaimRejection> {
-        parts.extensions.get().cloned().ok_or(ClaimRejection)
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        parts.extensions.get().cloned().ok_or_else(rejected)
     }
 }
 

@@ -16,13 +16,13 @@ use crate::protocol::pointer::Pointer;
 mod tests;
 
 /// Selects the headers that count, and the fields of a JSON body that don't.
-#[derive(Clone, Debug, Default)]
-pub(super) struct FingerprintSettings {
-    pub(super) headers: Vec<HeaderName>,
-    pub(super) without: Vec<Pointer>,
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Compared<'a> {
+    pub(super) headers: &'a [HeaderName],
+    pub(super) without: &'a [Pointer],
 }
 
-impl FingerprintSettings {
+impl Compared<'_> {
     /// Takes the fingerprint of a request as it was received, but for the coding of its body.
     pub(super) fn of(&self, parts: &Parts, body: &[u8]) -> Fingerprint {
         let text = |text: &str| Fingerprint::bytes(text.as_bytes());
@@ -44,7 +44,7 @@ impl FingerprintSettings {
         let content_type = content_type.and_then(|value| value.to_str().ok());
         match content_type {
             Some(content_type) if is_json(content_type) => {
-                Fingerprint::json_without(body, &self.without)
+                Fingerprint::json_without(body, self.without)
             }
             Some(content_type) => of_multipart(content_type, body)
                 .or_else(|| of_form(content_type, body))
@@ -59,7 +59,7 @@ impl FingerprintSettings {
         if self.without.is_empty() {
             Fingerprint::bytes(body)
         } else {
-            Fingerprint::json_without(body, &self.without)
+            Fingerprint::json_without(body, self.without)
         }
     }
 }

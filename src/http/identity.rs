@@ -70,7 +70,7 @@ pub(super) async fn identify<B: RequestBody>(
     if read.is_none() {
         (read, identity.body) = bounded(parts, identity.body, once, settings).await?;
     }
-    identity.fingerprint = read.map(|bytes| settings.fingerprint.of(parts, &bytes));
+    identity.fingerprint = read.map(|bytes| settings.compared().of(parts, &bytes));
     Ok(identity)
 }
 

@@ -10,13 +10,12 @@ use http::request::Parts;
 use tower::Layer;
 
 use crate::engine::settings::HTTP_RETENTION;
-use crate::http::problem::{DocumentationUrl, ProblemDetails};
+use crate::http::problem::{self, ProblemDetails};
 use crate::http::replay_hook::{ReplayHook, ReplayedResponse};
-use crate::http::route::RouteError;
 use crate::http::service::IdempotencyService;
 use crate::http::settings::{RoutePolicy, Settings};
 use crate::idempotency::Idempotency;
-use crate::protocol::pointer::Pointer;
+use crate::setup::BuildError;
 
 /// Wraps a service so that a request which comes twice takes effect once. The [module page](super)
 /// says how.
@@ -90,6 +89,10 @@ impl IdempotencyLayer {
     /// Changes the [settings](Settings) that few APIs change.
     pub fn settings(mut self, change: impl FnOnce(&mut Settings)) -> Self {
         change(&mut self.settings);
+        // A set: their order is that of the fingerprint.
+        let headers = &mut self.settings.fingerprint_headers;
+        headers.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+        headers.dedup();
         self
     }
 
@@ -114,7 +117,7 @@ impl IdempotencyLayer {
     /// # Errors
     ///
     /// The text is no route, or its method is safe.
-    pub fn route(mut self, route: &str, policy: RoutePolicy) -> Result<Self, RouteError> {
+    pub fn route(mut self, route: &str, policy: RoutePolicy) -> Result<Self, BuildError> {
         self.settings.routes.push((route.parse()?, policy));
         Ok(self)
     }
@@ -144,36 +147,6 @@ impl IdempotencyLayer {
         self
     }
 
-    /// Sets the request headers that count in the fingerprint: a retry must have the same values.
-    /// Default: none, because proxies and clients change headers between retries. Of a repeated
-    /// header the last value alone counts where `lambda_http` or a load balancer
-    /// [drops the others](super#key-repeated).
-    pub fn fingerprint_headers(mut self, names: impl IntoIterator<Item = HeaderName>) -> Self {
-        let mut names: Vec<HeaderName> = names.into_iter().collect();
-        names.sort_by(|a, b| a.as_str().cmp(b.as_str()));
-        names.dedup();
-        self.settings.fingerprint.headers = names;
-        self
-    }
-
-    /// Leaves fields of a JSON body out of the fingerprint, such as `/sent_at` and `/meta/trace`:
-    /// they may differ between retries; a pointer to the whole body changes nothing. Default: none.
-    ///
-    /// A retry that differs there is answered with the outcome of the first request, so leave out
-    /// nothing that changes what the request does.
-    ///
-    /// ```
-    /// # use lambda_idempotency::{Idempotency, http::IdempotencyLayer, store::MemoryStore};
-    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("shop").build()?;
-    /// let layer = IdempotencyLayer::unscoped(once)
-    ///     .fingerprint_without(["/sent_at".parse()?, "/meta/trace".parse()?]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn fingerprint_without(mut self, fields: impl IntoIterator<Item = Pointer>) -> Self {
-        self.settings.fingerprint.without = fields.into_iter().collect();
-        self
-    }
-
     /// Changes replayed responses on their way to the client: for a signed address that has expired
     /// meanwhile, a header, a field that marks a replay. Default: a replay is the stored response.
     ///
@@ -197,7 +170,7 @@ impl IdempotencyLayer {
     ///     let mut upload: serde_json::Value = serde_json::from_slice(&body)?;
     ///     upload["url"] = sign(upload["object"].as_str().unwrap_or_default()).await?.into();
     ///     let body = Bytes::from(upload.to_string());
-    ///     Ok::<_, lambda_idempotency::BoxError>(http::Response::from_parts(parts, body))
+    ///     Ok::<_, Box<dyn std::error::Error + Send + Sync>>(http::Response::from_parts(parts, body))
     /// });
     /// # Ok::<(), lambda_idempotency::BuildError>(())
     /// ```
@@ -214,9 +187,21 @@ impl IdempotencyLayer {
     /// Sets the page where this API documents its keys: problem documents link to it (`Link`,
     /// relation `describedby`), and their `type` is a fragment of it, `#key-missing` for example.
     /// Default: the sections of [this crate's page](super#problems), and no link.
-    pub fn documentation(mut self, url: DocumentationUrl) -> Self {
-        self.settings.documentation = Some(url);
-        self
+    ///
+    /// ```
+    /// # use lambda_idempotency::{Idempotency, http::IdempotencyLayer, store::MemoryStore};
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("shop").build()?;
+    /// let layer = IdempotencyLayer::unscoped(once).documentation("https://docs.shop.example/retries")?;
+    /// assert!(layer.documentation("/retries").is_err());
+    /// # Ok::<(), lambda_idempotency::BuildError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The text is no absolute address, or has a fragment.
+    pub fn documentation(mut self, url: &str) -> Result<Self, BuildError> {
+        self.settings.documentation = Some(problem::documentation(url)?);
+        Ok(self)
     }
 
     /// Makes the responses to problems. Default: [`ProblemDetails::to_response`].
@@ -277,11 +262,12 @@ mod tests {
         let name = HeaderName::from_static;
         let layer = |names: &[&'static str]| {
             let once = Idempotency::builder(MemoryStore::new()).namespace("shop");
-            let names: Vec<_> = names.iter().map(|one| name(one)).collect();
-            IdempotencyLayer::unscoped(once.build().unwrap()).fingerprint_headers(names)
+            let names = names.iter().map(|one| name(one)).collect();
+            IdempotencyLayer::unscoped(once.build().unwrap())
+                .settings(|settings| settings.fingerprint_headers = names)
         };
         let twice = layer(&["x-region", "x-currency", "x-region"]);
         let expected = [name("x-currency"), name("x-region")];
-        assert_eq!(twice.settings.fingerprint.headers, expected);
+        assert_eq!(twice.settings.fingerprint_headers, expected);
     }
 }

@@ -2,7 +2,6 @@
 //! 9457). None quotes the request, the record or the store.
 
 use std::borrow::Cow;
-use std::str::FromStr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,6 +11,7 @@ use serde::Serialize;
 
 use crate::engine::error::{Error, Obstacle};
 use crate::protocol::key::KeyError;
+use crate::setup::BuildError;
 
 #[cfg(test)]
 mod tests;
@@ -87,7 +87,7 @@ impl Problem {
             Error::OutcomeUnknown(_) => Self::OutcomeUnknown,
             Error::Unreadable(_) => Self::Unreadable,
             Error::Failed(_) => Self::Failed,
-            Error::Key(_) | Error::Fingerprint(_) | Error::Write(_) => Self::Misconfigured,
+            Error::Key(_) | Error::Write(_) => Self::Misconfigured,
         }
     }
 
@@ -298,36 +298,13 @@ fn seconds(pause: Duration) -> HeaderValue {
     HeaderValue::from(pause.as_secs().saturating_add(partial).max(1))
 }
 
-/// Holds the page where an API documents its idempotency keys: an absolute address without a
-/// fragment, for [`IdempotencyLayer::documentation`](super::IdempotencyLayer::documentation).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DocumentationUrl(String);
-
-/// Reports an address that can't be the target of a `Link` header.
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{url}` can't be linked to: give an absolute https address without a fragment{}", see!("documentation-address"))]
-pub struct DocumentationUrlError {
-    url: String,
-}
-
-debug_by_display!(DocumentationUrlError);
-
-impl FromStr for DocumentationUrl {
-    type Err = DocumentationUrlError;
-
-    fn from_str(text: &str) -> Result<Self, DocumentationUrlError> {
-        let url = text.to_owned();
-        let is_absolute = |uri: &Uri| uri.scheme().is_some() && uri.authority().is_some();
-        // `Uri` takes nothing else that could end the angle brackets of a `Link` header.
-        match text.parse::<Uri>() {
-            Ok(uri) if is_absolute(&uri) && !url.contains(['#', '<', '>', '"']) => Ok(Self(url)),
-            _ => Err(DocumentationUrlError { url }),
-        }
-    }
-}
-
-impl DocumentationUrl {
-    pub(super) fn as_str(&self) -> &str {
-        &self.0
+/// Checks the page where an API documents its idempotency keys: an absolute address without a
+/// fragment.
+pub(super) fn documentation(url: &str) -> Result<String, BuildError> {
+    let is_absolute = |uri: &Uri| uri.scheme().is_some() && uri.authority().is_some();
+    // `Uri` takes nothing else that could end the angle brackets of a `Link` header.
+    match url.parse::<Uri>() {
+        Ok(uri) if is_absolute(&uri) && !url.contains(['#', '<', '>', '"']) => Ok(url.to_owned()),
+        _ => Err(BuildError::Documentation(url.to_owned())),
     }
 }

@@ -4,6 +4,8 @@ use std::str::FromStr;
 
 use http::Method;
 
+use crate::setup::BuildError;
+
 #[cfg(test)]
 mod tests;
 
@@ -25,21 +27,11 @@ const WITH_EFFECT: [Method; 5] = [
 
 const NO_METHOD: &str = "the method is POST, PATCH, PUT, DELETE or ANY";
 
-/// Reports a route that can't be parsed, or whose method is safe.
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
-#[error("route `{route}`: {reason}; write it as `POST /orders/{{id}}`{}", see!("route"))]
-pub struct RouteError {
-    route: String,
-    reason: &'static str,
-}
-
-debug_by_display!(RouteError);
-
 impl FromStr for Route {
-    type Err = RouteError;
+    type Err = BuildError;
 
-    fn from_str(text: &str) -> Result<Self, RouteError> {
-        let fail = |reason| RouteError {
+    fn from_str(text: &str) -> Result<Self, BuildError> {
+        let fail = |reason| BuildError::Route {
             route: text.to_owned(),
             reason,
         };

@@ -13,7 +13,8 @@ use crate::http::operation::path;
 use crate::http::problem::Problem;
 use crate::http::route;
 use crate::protocol::key::IntoToken;
-use crate::protocol::selector::{JsonSelector, SelectorError};
+use crate::protocol::selector::JsonSelector;
+use crate::setup::BuildError;
 
 #[cfg(test)]
 mod tests;
@@ -74,7 +75,7 @@ impl Selector {
     /// # Errors
     ///
     /// The text is no JSON pointer.
-    pub fn pointer(pointer: &str) -> Result<Self, SelectorError> {
+    pub fn pointer(pointer: &str) -> Result<Self, BuildError> {
         Ok(Self(Place::Json(JsonSelector::pointer(pointer)?)))
     }
 
@@ -90,7 +91,7 @@ impl Selector {
     /// The expression doesn't compile.
     #[cfg(feature = "jmespath")]
     #[cfg_attr(docsrs, doc(cfg(feature = "jmespath")))]
-    pub fn jmespath(expression: &str) -> Result<Self, SelectorError> {
+    pub fn jmespath(expression: &str) -> Result<Self, BuildError> {
         Ok(Self(Place::Json(JsonSelector::jmespath(expression)?)))
     }
 

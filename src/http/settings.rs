@@ -10,15 +10,16 @@ use http::request::Parts;
 use http::{Method, Response};
 
 use crate::engine::settings::OnMissingKey;
-use crate::http::fingerprint::FingerprintSettings;
+use crate::http::fingerprint::Compared;
 use crate::http::operation::{label, matched_template, operation, path};
-use crate::http::problem::{DocumentationUrl, Problem, ProblemDetails};
+use crate::http::problem::{Problem, ProblemDetails};
 use crate::http::replay_hook::ReplayHook;
 use crate::http::route::Route;
 use crate::http::selector;
 use crate::http::selector::{IDEMPOTENCY_KEY, Selector};
 use crate::http::stored_response::NOT_STORED;
 use crate::protocol::key::{Key, is_blank};
+use crate::protocol::pointer::Pointer;
 
 pub(super) type Scope = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 pub(super) type Operation = dyn Fn(&Parts) -> String + Send + Sync;
@@ -82,15 +83,35 @@ pub struct Settings {
     /// The response headers that are not stored, so that a replay doesn't have them, besides
     /// hop-by-hop ones, which are never stored. Default: `Date` and `Set-Cookie`.
     pub unstored_headers: Vec<HeaderName>,
+    /// The request headers that count in the fingerprint: a retry must have the same values.
+    /// Default: none, because proxies and clients change headers between retries. Of a repeated
+    /// header the last value alone counts where `lambda_http` or a load balancer
+    /// [drops the others](super#key-repeated).
+    pub fingerprint_headers: Vec<HeaderName>,
+    /// The fields of a JSON body that are left out of the fingerprint, such as `/sent_at` and
+    /// `/meta/trace`: they may differ between retries; a pointer to the whole body changes nothing.
+    /// Default: none.
+    ///
+    /// A retry that differs there is answered with the outcome of the first request, so leave out
+    /// nothing that changes what the request does.
+    ///
+    /// ```
+    /// # use lambda_idempotency::{Idempotency, http::IdempotencyLayer, store::MemoryStore};
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("shop").build()?;
+    /// let left_out = vec!["/sent_at".parse()?, "/meta/trace".parse()?];
+    /// let layer = IdempotencyLayer::unscoped(once)
+    ///     .settings(|settings| settings.fingerprint_without = left_out);
+    /// # Ok::<(), lambda_idempotency::BuildError>(())
+    /// ```
+    pub fingerprint_without: Vec<Pointer>,
     // The layer's methods set the others.
     pub(super) header: HeaderName,
     pub(super) routes: Vec<(Route, RoutePolicy)>,
     pub(super) other_routes: RoutePolicy,
     pub(super) scope: Option<Arc<Scope>>,
     pub(super) operation: Option<Arc<Operation>>,
-    pub(super) fingerprint: FingerprintSettings,
     pub(super) on_replay: Option<Arc<ReplayHook>>,
-    pub(super) documentation: Option<DocumentationUrl>,
+    pub(super) documentation: Option<String>,
     pub(super) problems: Option<Arc<Problems>>,
     pub(super) on_error: Option<Arc<OnError>>,
 }
@@ -105,12 +126,13 @@ impl Default for Settings {
             store_server_errors: None,
             respect_no_store: false,
             unstored_headers: NOT_STORED.to_vec(),
+            fingerprint_headers: Vec::new(),
+            fingerprint_without: Vec::new(),
             header: IDEMPOTENCY_KEY,
             routes: Vec::new(),
             other_routes: RoutePolicy::UNDECLARED,
             scope: None,
             operation: None,
-            fingerprint: FingerprintSettings::default(),
             on_replay: None,
             documentation: None,
             problems: None,
@@ -223,9 +245,16 @@ impl Settings {
         self.respond(&self.details(problem))
     }
 
+    /// Returns what counts in the fingerprint of a request.
+    pub(super) fn compared(&self) -> Compared<'_> {
+        Compared {
+            headers: &self.fingerprint_headers,
+            without: &self.fingerprint_without,
+        }
+    }
+
     fn details(&self, problem: Problem) -> ProblemDetails {
-        let documentation = self.documentation.as_ref();
-        problem.details(documentation.map(DocumentationUrl::as_str))
+        problem.details(self.documentation.as_deref())
     }
 
     fn respond(&self, details: &ProblemDetails) -> Response<Bytes> {

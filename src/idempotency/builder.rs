@@ -15,8 +15,9 @@ use crate::idempotency::Idempotency;
 use crate::protocol::OnCrash;
 use crate::protocol::causes::unlinked;
 use crate::protocol::clock::{Clock, SystemClock};
-use crate::protocol::key::{Namespace, NamespaceError};
+use crate::protocol::key::Namespace;
 use crate::protocol::record::Owners;
+use crate::setup::BuildError;
 use crate::store::{DynStore, Store};
 
 #[cfg(feature = "test-util")]
@@ -298,33 +299,6 @@ impl Builder {
         }))
     }
 }
-
-/// The error of an engine that can't be built.
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum BuildError {
-    /// There is no namespace, and no Lambda function whose name could be it.
-    #[error(
-        "no namespace: call `.namespace(\"…\")`; only in a Lambda function is there a default, its name{}", see!("no-namespace")
-    )]
-    NoNamespace,
-    /// The namespace is not usable.
-    #[error(transparent)]
-    Namespace(#[from] NamespaceError),
-    /// An outcome would be forgotten as soon as it is stored, and each duplicate would run again.
-    #[error(
-        "`{setting}` is zero, so that each duplicate would run again: keep outcomes for longer than the longest redelivery{}", see!("no-retention")
-    )]
-    NoRetention {
-        /// The setting: `retention` or `failure_retention`.
-        setting: &'static str,
-    },
-    /// The store can't be used as it is set up. The text says what to correct.
-    #[error("{}{}", .0, see!("store-settings"))]
-    Store(String),
-}
-
-debug_by_display!(BuildError);
 
 impl Idempotency {
     /// Gives the engine with another retention for its outcomes than

@@ -1,11 +1,12 @@
 //! The error of an invocation that gave no answer, the word that a caller matches it by, and its log
 //! event.
 
+use std::convert::Infallible;
 use std::fmt;
 
 use lambda_runtime::Diagnostic;
 
-use crate::engine::error::{Error, ErrorKind, Obstacle};
+use crate::engine::error::{Error, ErrorKind};
 use crate::engine::rejection::Rejection;
 
 #[cfg(test)]
@@ -26,7 +27,7 @@ pub enum InvokeError<E> {
     Handler(E),
     /// The engine's own reason; [`Error`] says what each means.
     #[error(transparent)]
-    Obstacle(Obstacle),
+    Obstacle(Error<Infallible>),
     /// The event is not one of the source that the layer was made for, or lacks what the source
     /// must be set up to send. Nothing ran.
     #[error("{reason}{}", see!("wrong-event"))]
@@ -81,8 +82,8 @@ impl<E> InvokeError<E> {
     }
 }
 
-impl<E> From<Obstacle> for InvokeError<E> {
-    fn from(obstacle: Obstacle) -> Self {
+impl<E> From<Error<Infallible>> for InvokeError<E> {
+    fn from(obstacle: Error<Infallible>) -> Self {
         Self::Obstacle(obstacle)
     }
 }

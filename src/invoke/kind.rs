@@ -79,7 +79,16 @@ struct SnsRecord<'a> {
     sns: &'a RawValue,
 }
 
+/// Placeholders of a schedule's input that differ between two tries of one execution.
+const OF_A_TRY: [&str; 2] = ["/execution_id", "/attempt_number"];
+
 impl Kind {
+    /// Returns the fields that differ between two tries of one event, and are never compared.
+    pub(super) fn left_out(self) -> impl Iterator<Item = Pointer> {
+        let fields = OF_A_TRY.iter().filter(move |_| self == Self::Scheduler);
+        fields.filter_map(|field| field.parse().ok())
+    }
+
     /// Opens an event.
     pub(super) fn open(self, event: &str) -> Result<Content<'_>, KindError> {
         match self {
@@ -131,17 +140,6 @@ impl Kind {
             Self::S3Batch => Reply::to(event),
             _ => None,
         }
-    }
-
-    /// Lists the fields that differ between two tries of one event. They are never compared.
-    pub(super) fn left_out(self) -> impl Iterator<Item = Pointer> {
-        let fields: &[&str] = match self {
-            Self::Scheduler => &["/execution_id", "/attempt_number"],
-            _ => &[],
-        };
-        fields
-            .iter()
-            .filter_map(|field| field.parse::<Pointer>().ok())
     }
 
     /// Gives the value of the attribute `faas.trigger` of a span.

@@ -17,13 +17,12 @@ use crate::idempotency::source_retention::SourceRetention;
 use crate::invoke::S3BatchTask;
 use crate::invoke::hook::{Hook, ReplayedAnswer};
 use crate::invoke::kind::Kind;
-use crate::invoke::reader::{FingerprintSource, KeySource, Reader, Selector};
+use crate::invoke::reader::{KeySource, Reader, Selector};
 use crate::invoke::run::{Config, Invocation, InvokeService};
 use crate::invoke::settings::Settings;
 use crate::protocol::causes::{HandlerError, name_causes_of};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::IntoToken;
-use crate::protocol::pointer::Pointer;
 
 /// Makes a handler of Lambda's events of a handler of one [`Invocation`]: an event that comes twice
 /// takes effect once, and gets the same answer.
@@ -47,7 +46,8 @@ impl<T: DeserializeOwned, E> InvokeLayer<T, E> {
         let reader = Reader {
             kind,
             key: KeySource::of_source(),
-            fingerprint: FingerprintSource::Content(kind.left_out().collect()),
+            fingerprint: None,
+            left_out: kind.left_out().collect(),
             retention: None,
             quotes_errors: once.logs_errors(),
         };
@@ -161,6 +161,9 @@ impl<T, E> InvokeLayer<T, E> {
         change(&mut self.config.settings);
         let declared = self.config.settings.source_retention;
         self.config.source_retention = declared.map(SourceRetention::new);
+        let left_out = self.config.settings.fingerprint_without.iter().cloned();
+        let of_source = self.config.reader.kind.left_out();
+        self.config.reader.left_out = of_source.chain(left_out).collect();
         self
     }
 
@@ -189,7 +192,7 @@ impl<T, E> InvokeLayer<T, E> {
     /// # async fn park(why: &str, event: &str) -> Result<(), std::io::Error> { Ok(()) }
     /// let function = InvokeLayer::sns(once)
     ///     .key(|payment: &Payment| payment.id.clone())
-    ///     .on_rejected(|event, why| async move { park(why.as_str(), event.get()).await })
+    ///     .on_rejected(|event, why| async move { park(&why.to_string(), event.get()).await })
     ///     .handler(|event: Invocation<Payment>| async move { Ok::<_, std::io::Error>(()) });
     /// # Ok::<(), lambda_idempotency::BuildError>(())
     /// ```
@@ -294,38 +297,18 @@ impl<T, E> InvokeLayer<T, E> {
     /// Default: the fingerprint of the whole payload, as text.
     ///
     /// Take it from fields that say what the event asks for, not from the whole decoded value: a
-    /// field that the type gains would make another request of each event that is delivered again. Of this,
-    /// [`fingerprint_without`](Self::fingerprint_without) and
-    /// [`no_fingerprint`](Self::no_fingerprint), the last call counts.
+    /// field that the type gains would make another request of each event that is delivered again. The
+    /// closure counts before [`fingerprint_without`](Settings::fingerprint_without).
+    ///
+    /// `|_| None` compares events by their key alone: every event of a key that was done gets its
+    /// answer, whatever it says. That is for keys that name one piece of work for ever. A key that is
+    /// used again by mistake gets another request's answer: there is no mismatch to report.
     pub fn fingerprint<V: Into<Option<Fingerprint>>>(
         mut self,
         fingerprint: impl Fn(&T) -> V + Send + Sync + 'static,
     ) -> Self {
         let fingerprint = move |payload: &T| fingerprint(payload).into();
-        self.config.reader.fingerprint = FingerprintSource::Closure(Arc::new(fingerprint));
-        self
-    }
-
-    /// Leaves fields of the payload out of the fingerprint, such as `/sent_at` and `/meta/trace`:
-    /// they may differ between two events of one request; a pointer to the whole changes nothing.
-    /// Default: none.
-    ///
-    /// An event that differs there gets the answer of the first, so leave out nothing that changes
-    /// what it asks for.
-    pub fn fingerprint_without(mut self, fields: impl IntoIterator<Item = Pointer>) -> Self {
-        let of_kind = self.config.reader.kind.left_out();
-        let fields = of_kind.chain(fields).collect();
-        self.config.reader.fingerprint = FingerprintSource::Content(fields);
-        self
-    }
-
-    /// Compares events by their key alone: every event of a key that was done gets its answer,
-    /// whatever it says.
-    ///
-    /// For keys that name one piece of work for ever. A key that is used again by mistake gets
-    /// another request's answer: there is no mismatch to report.
-    pub fn no_fingerprint(mut self) -> Self {
-        self.config.reader.fingerprint = FingerprintSource::Nothing;
+        self.config.reader.fingerprint = Some(Arc::new(fingerprint));
         self
     }
 }
@@ -425,7 +408,7 @@ impl<E> InvokeLayer<S3BatchTask, E> {
     /// job. An object that a manifest lists twice runs once. AWS doesn't document whether a task
     /// keeps its `taskId` when it is tried again, so the key is made without it. Two tasks of one
     /// key are compared by `/bucket`, `/key`, `/version_id` and `/user_arguments`, which
-    /// [`fingerprint_without`](Self::fingerprint_without) may leave out. Outcomes are kept for 7
+    /// [`fingerprint_without`](Settings::fingerprint_without) may leave out. Outcomes are kept for 7
     /// days: set a longer [retention](crate::Builder::retention) for a job that runs longer.
     ///
     /// The job gets a reply with the task's result:

@@ -14,52 +14,26 @@ use crate::protocol::causes;
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{IntoToken, Key, KeyError, is_blank};
 use crate::protocol::pointer::Pointer;
-use crate::protocol::selector::{JsonSelector, SelectorError};
+use crate::protocol::selector::JsonSelector;
+use crate::setup::BuildError;
 
 type Retention<T> = dyn Fn(&T) -> Option<Duration> + Send + Sync;
 type Closure<T> = dyn Fn(&T) -> Option<Fingerprint> + Send + Sync;
-
-/// Says what the fingerprint of an event is of.
-pub(super) enum FingerprintSource<T> {
-    /// The whole content, without these fields.
-    Content(Arc<[Pointer]>),
-    /// The closure makes it of the decoded payload.
-    Closure(Arc<Closure<T>>),
-    /// Nothing: events of one key are not compared.
-    Nothing,
-}
-
-impl<T> Clone for FingerprintSource<T> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Content(left_out) => Self::Content(Arc::clone(left_out)),
-            Self::Closure(closure) => Self::Closure(Arc::clone(closure)),
-            Self::Nothing => Self::Nothing,
-        }
-    }
-}
-
-impl<T> FingerprintSource<T> {
-    fn of(&self, content: &Content<'_>, payload: &T) -> Option<Fingerprint> {
-        match self {
-            Self::Content(left_out) => Some(content.fingerprint(left_out)),
-            Self::Closure(closure) => closure(payload),
-            Self::Nothing => None,
-        }
-    }
-}
 
 /// Says how the events of a layer are read.
 pub(super) struct Reader<T> {
     pub(super) kind: Kind,
     pub(super) key: KeySource<T>,
-    pub(super) fingerprint: FingerprintSource<T>,
+    /// Makes the fingerprint of the decoded payload.
+    pub(super) fingerprint: Option<Arc<Closure<T>>>,
+    /// Without the closure, the fingerprint is of the whole content, without these fields.
+    pub(super) left_out: Arc<[Pointer]>,
     pub(super) retention: Option<Arc<Retention<T>>>,
     /// The parser's messages are shown as they are, although they quote the payload.
     pub(super) quotes_errors: bool,
 }
 
-clone_fields!([T] Reader<T> { kind, key, fingerprint, retention, quotes_errors });
+clone_fields!([T] Reader<T> { kind, key, fingerprint, left_out, retention, quotes_errors });
 
 /// Holds what was read of an event.
 pub(super) struct Contents<T> {
@@ -100,7 +74,10 @@ impl<T: DeserializeOwned> Reader<T> {
         let identity = || {
             let key = &self.key;
             let key = key.key(operation, self.kind, &content, &payload, tenant)?;
-            let fingerprint = self.fingerprint.of(&content, &payload);
+            let fingerprint = match &self.fingerprint {
+                Some(closure) => closure(&payload),
+                None => Some(content.fingerprint(&self.left_out)),
+            };
             let retention = self.retention.as_ref();
             let retention = retention.and_then(|closure| closure(&payload));
             Ok((key, fingerprint, retention))
@@ -282,7 +259,7 @@ impl<T> fmt::Debug for KeySource<T> {
 ///
 /// let of_a_settlement = Selector::pointer("/settlement/id")?;
 /// assert!(Selector::pointer("settlement.id").is_err());
-/// # Ok::<(), lambda_idempotency::invoke::SelectorError>(())
+/// # Ok::<(), lambda_idempotency::BuildError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Selector(JsonSelector);
@@ -294,7 +271,7 @@ impl Selector {
     /// # Errors
     ///
     /// The text is no JSON pointer.
-    pub fn pointer(pointer: &str) -> Result<Self, SelectorError> {
+    pub fn pointer(pointer: &str) -> Result<Self, BuildError> {
         Ok(Self(JsonSelector::pointer(pointer)?))
     }
 
@@ -311,7 +288,7 @@ impl Selector {
     ///
     /// let of_a_merchant = Selector::jmespath("[merchant, settlement_id]")?;
     /// assert!(Selector::jmespath("merchant.[").is_err());
-    /// # Ok::<(), lambda_idempotency::invoke::SelectorError>(())
+    /// # Ok::<(), lambda_idempotency::BuildError>(())
     /// ```
     ///
     /// # Errors
@@ -319,7 +296,7 @@ impl Selector {
     /// The expression doesn't compile.
     #[cfg(feature = "jmespath")]
     #[cfg_attr(docsrs, doc(cfg(feature = "jmespath")))]
-    pub fn jmespath(expression: &str) -> Result<Self, SelectorError> {
+    pub fn jmespath(expression: &str) -> Result<Self, BuildError> {
         Ok(Self(JsonSelector::jmespath(expression)?))
     }
 

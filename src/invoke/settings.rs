@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::protocol::pointer::Pointer;
+
 /// The settings of a layer that few functions change, with their defaults: those that
 /// [`InvokeLayer::settings`](super::InvokeLayer::settings) gives to its closure. The layer has methods
 /// for the others.
@@ -44,4 +46,23 @@ pub struct Settings {
     ///
     /// [destination]: https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-retain-records.html
     pub without_answer: bool,
+    /// The fields of the payload that are left out of the fingerprint, such as `/sent_at` and
+    /// `/meta/trace`: they may differ between two events of one request; a pointer to the whole
+    /// changes nothing. Default: none.
+    ///
+    /// An event that differs there gets the answer of the first, so leave out nothing that changes
+    /// what it asks for.
+    ///
+    /// ```
+    /// # use lambda_idempotency::{Idempotency, invoke::{Invocation, InvokeLayer}, store::MemoryStore};
+    /// # let once = Idempotency::builder(MemoryStore::new()).namespace("payouts").build()?;
+    /// # #[derive(serde::Deserialize)] struct Payout { id: String }
+    /// let sent_at = "/sent_at".parse()?;
+    /// let function = InvokeLayer::new(once)
+    ///     .key(|payout: &Payout| payout.id.clone())
+    ///     .settings(|settings| settings.fingerprint_without = vec![sent_at])
+    ///     .handler(|event: Invocation<Payout>| async move { Ok::<_, std::io::Error>(()) });
+    /// # Ok::<(), lambda_idempotency::BuildError>(())
+    /// ```
+    pub fingerprint_without: Vec<Pointer>,
 }

@@ -7,7 +7,7 @@ use super::*;
 #[test]
 fn each_failed_record_is_named_by_partition_and_offset() {
     let failed = ["stock-movements-0-15", "stock-movements-0-16", "b-12-7"];
-    let reply = Kafka::reply(failed.map(str::to_owned).to_vec());
+    let reply = KafkaEvent::reply(failed.map(str::to_owned).to_vec());
     let expected = serde_json::json!({ "batchItemFailures": [
         { "itemIdentifier": { "partition": "stock-movements-0", "offset": 15 } },
         { "itemIdentifier": { "partition": "stock-movements-0", "offset": 16 } },
@@ -18,7 +18,7 @@ fn each_failed_record_is_named_by_partition_and_offset() {
 
 #[test]
 fn nothing_failed_is_an_empty_list() {
-    let reply = serde_json::to_string(&Kafka::reply(Vec::new())).unwrap();
+    let reply = serde_json::to_string(&KafkaEvent::reply(Vec::new())).unwrap();
     assert_eq!(reply, r#"{"batchItemFailures":[]}"#);
 }
 
@@ -26,7 +26,7 @@ const ARN: &str = "arn:aws:kafka:eu-central-1:123456789012:cluster/stock/0a1b-4"
 
 fn read(event: Value) -> Vec<KafkaRecord> {
     let event = serde_json::from_value(event).unwrap();
-    Kafka::records(event)
+    KafkaEvent::records(event)
 }
 
 fn record(fields: &Value) -> KafkaRecord {
@@ -39,16 +39,19 @@ fn token_from(source: &Value) -> Option<String> {
         json!({ "eventSource": "SelfManagedKafka", "records": { "a-0": [{ "offset": 7 }] } });
     let members = source.as_object().unwrap().clone();
     event.as_object_mut().unwrap().extend(members);
-    Kafka::token(&read(event)[0]).map(Cow::into_owned)
+    KafkaEvent::token(&read(event)[0]).map(Cow::into_owned)
 }
 
 #[test]
 fn a_key_names_cluster_topic_partition_and_offset() {
     let record = record(&json!({ "offset": 15 }));
-    assert_eq!(Kafka::id(&record), Some("a-b-3-15"));
-    assert_eq!(Kafka::token(&record).unwrap(), format!("{ARN}#a-b-3-15"));
-    assert_eq!(Kafka::origin(&record), Some("a-b"));
-    assert_eq!(Kafka::order_key(&record), Some("a-b-3"));
+    assert_eq!(KafkaEvent::id(&record), Some("a-b-3-15"));
+    assert_eq!(
+        KafkaEvent::token(&record).unwrap(),
+        format!("{ARN}#a-b-3-15")
+    );
+    assert_eq!(KafkaEvent::origin(&record), Some("a-b"));
+    assert_eq!(KafkaEvent::order_key(&record), Some("a-b-3"));
     assert_eq!(record.partition, Some(3));
 }
 
@@ -70,15 +73,15 @@ fn a_record_without_a_value_is_a_tombstone_and_its_body_is_null() {
     ] {
         let record = record(&fields);
         assert!(record.is_tombstone());
-        assert_eq!(Kafka::body(&record), Ok(b"null".as_slice()));
+        assert_eq!(KafkaEvent::body(&record), Ok(b"null".as_slice()));
         assert_eq!(record.value(), None);
     }
     let full = record(&json!({ "offset": 1, "value": "Nw==" }));
     assert!(!full.is_tombstone());
-    assert_eq!(Kafka::body(&full), Ok(b"7".as_slice()));
+    assert_eq!(KafkaEvent::body(&full), Ok(b"7".as_slice()));
     let broken = record(&json!({ "offset": 1, "value": "%%%" }));
     assert!(!broken.is_tombstone());
-    assert!(Kafka::body(&broken).is_err());
+    assert!(KafkaEvent::body(&broken).is_err());
 }
 
 #[test]
@@ -89,17 +92,17 @@ fn keys_and_headers_are_bytes_or_text() {
         "headers": [{ "id": [112, 45, 48] }, { "raw": [-56] }, { "id": [112, 45, 49] }, { "none": null }],
     }));
     assert_eq!(with.key_text().as_deref(), Some("sku-7"));
-    assert_eq!(Kafka::attribute(&with, "id").as_deref(), Some("p-1"));
-    assert_eq!(Kafka::attribute(&with, "raw").as_deref(), Some("yA=="));
+    assert_eq!(KafkaEvent::attribute(&with, "id").as_deref(), Some("p-1"));
+    assert_eq!(KafkaEvent::attribute(&with, "raw").as_deref(), Some("yA=="));
     assert_eq!(with.header("raw"), Some([200].as_slice()));
-    assert_eq!(Kafka::attribute(&with, "none"), None);
+    assert_eq!(KafkaEvent::attribute(&with, "none"), None);
     for without in [
         json!({ "offset": 1 }),
         json!({ "offset": 1, "key": null, "headers": null }),
     ] {
         let without = record(&without);
         assert_eq!(without.key(), None);
-        assert_eq!(Kafka::attribute(&without, "id"), None);
+        assert_eq!(KafkaEvent::attribute(&without, "id"), None);
     }
 }
 
@@ -132,9 +135,9 @@ fn the_schemas_of_a_registry_are_the_records() {
 
 #[test]
 fn a_record_without_a_place_has_no_id() {
-    assert_eq!(Kafka::id(&record(&json!({ "value": "Nw==" }))), None);
+    assert_eq!(KafkaEvent::id(&record(&json!({ "value": "Nw==" }))), None);
     let nameless = json!({ "eventSource": "aws:kafka", "records": { "": [{ "offset": 1 }] } });
-    assert_eq!(Kafka::id(&read(nameless)[0]), None);
+    assert_eq!(KafkaEvent::id(&read(nameless)[0]), None);
 }
 
 #[test]

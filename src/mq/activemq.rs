@@ -38,11 +38,11 @@ use crate::streams::{Data, token};
 
 /// Makes a handler of ActiveMQ batches of a handler of one [`Message`]. [The module](self) has an
 /// example.
-pub type BatchLayer<T, E> = crate::batch::BatchLayer<ActiveMq, T, E>;
+pub type BatchLayer<T, E> = crate::batch::BatchLayer<ActiveMqEvent, T, E>;
 
 /// Holds one ActiveMQ message: its decoded data, the claim of its handler, and the message as
 /// Lambda delivered it.
-pub type Message<T> = crate::batch::Message<ActiveMq, T>;
+pub type Message<T> = crate::batch::Message<ActiveMqEvent, T>;
 
 /// Holds the messages of one invocation: the [event of an ActiveMQ broker][page].
 ///
@@ -165,13 +165,7 @@ impl ActiveMqMessage {
     }
 }
 
-/// Names ActiveMQ as the [`Source`] of a batch.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct ActiveMq;
-
-impl Source for ActiveMq {
-    type Event = ActiveMqEvent;
+impl Source for ActiveMqEvent {
     type Record = ActiveMqMessage;
     type Reply = ();
 
@@ -180,8 +174,8 @@ impl Source for ActiveMq {
     /// Lambda has no partial replies for Amazon MQ.
     const READS_REPLY: bool = false;
 
-    fn records(event: ActiveMqEvent) -> Vec<ActiveMqMessage> {
-        event.messages
+    fn records(self) -> Vec<ActiveMqMessage> {
+        self.messages
     }
 
     fn id(message: &ActiveMqMessage) -> Option<&str> {
@@ -263,12 +257,14 @@ mod tests {
         let arn = "arn:aws:mq:eu-central-1:123456789012:broker:shop:b-1";
         let event = json!({ "eventSource": "aws:mq", "eventSourceArn": arn, "messages": [fields] });
         let event = serde_json::from_value(event).unwrap();
-        ActiveMq::records(event).remove(0)
+        ActiveMqEvent::records(event).remove(0)
     }
 
     fn token(id: &str, queue: &str) -> String {
         let fields = json!({ "messageID": id, "destination": { "physicalName": queue } });
-        ActiveMq::token(&message(&fields)).unwrap().into_owned()
+        ActiveMqEvent::token(&message(&fields))
+            .unwrap()
+            .into_owned()
     }
 
     #[test]
@@ -276,14 +272,14 @@ mod tests {
         assert_eq!(token("ID:1", "orders"), token("ID:1", "orders"));
         assert_ne!(token("ID:1", "orders"), token("ID:2", "orders"));
         assert_ne!(token("ID:1", "orders"), token("ID:1", "bills"));
-        assert_eq!(ActiveMq::id(&message(&json!({}))), None);
+        assert_eq!(ActiveMqEvent::id(&message(&json!({}))), None);
         let on_a_queue = message(&json!({ "destination": { "physicalName": "orders" } }));
-        assert_eq!(ActiveMq::origin(&on_a_queue), Some("orders"));
+        assert_eq!(ActiveMqEvent::origin(&on_a_queue), Some("orders"));
     }
 
     #[test]
     fn a_redelivered_message_is_a_repeated_one() {
-        let deliveries = |fields: Value| ActiveMq::deliveries(&message(&fields));
+        let deliveries = |fields: Value| ActiveMqEvent::deliveries(&message(&fields));
         assert_eq!(deliveries(json!({ "redelivered": true })), Some(2));
         assert_eq!(deliveries(json!({ "redelivered": false })), None);
         assert_eq!(deliveries(json!({})), None);
@@ -292,9 +288,15 @@ mod tests {
     #[test]
     fn properties_are_text() {
         let message = message(&json!({ "properties": { "id": "p-1", "count": 7, "none": null } }));
-        assert_eq!(ActiveMq::attribute(&message, "id").as_deref(), Some("p-1"));
-        assert_eq!(ActiveMq::attribute(&message, "count").as_deref(), Some("7"));
-        assert_eq!(ActiveMq::attribute(&message, "none"), None);
+        assert_eq!(
+            ActiveMqEvent::attribute(&message, "id").as_deref(),
+            Some("p-1")
+        );
+        assert_eq!(
+            ActiveMqEvent::attribute(&message, "count").as_deref(),
+            Some("7")
+        );
+        assert_eq!(ActiveMqEvent::attribute(&message, "none"), None);
     }
 
     #[test]

@@ -39,11 +39,11 @@ use crate::streams::{Data, HeaderBytes, token};
 
 /// Makes a handler of RabbitMQ batches of a handler of one [`Message`]. [The module](self) has an
 /// example.
-pub type BatchLayer<T, E> = crate::batch::BatchLayer<RabbitMq, T, E>;
+pub type BatchLayer<T, E> = crate::batch::BatchLayer<RabbitMqEvent, T, E>;
 
 /// Holds one RabbitMQ message: its decoded data, the claim of its handler, and the message as
 /// Lambda delivered it.
-pub type Message<T> = crate::batch::Message<RabbitMq, T>;
+pub type Message<T> = crate::batch::Message<RabbitMqEvent, T>;
 
 /// Holds the messages of one invocation: the [event of a RabbitMQ broker][page].
 ///
@@ -188,13 +188,7 @@ impl RabbitMqMessage {
     }
 }
 
-/// Names RabbitMQ as the [`Source`] of a batch.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct RabbitMq;
-
-impl Source for RabbitMq {
-    type Event = RabbitMqEvent;
+impl Source for RabbitMqEvent {
     type Record = RabbitMqMessage;
     type Reply = ();
 
@@ -203,8 +197,8 @@ impl Source for RabbitMq {
     /// Lambda has no partial replies for Amazon MQ.
     const READS_REPLY: bool = false;
 
-    fn records(event: RabbitMqEvent) -> Vec<RabbitMqMessage> {
-        event.messages
+    fn records(self) -> Vec<RabbitMqMessage> {
+        self.messages
     }
 
     /// Gives the message id, or the queue and the message's position in the event: RabbitMQ has an
@@ -289,7 +283,7 @@ mod tests {
             "rmqMessagesByQueue": { "bills::/": fields },
         });
         let event = serde_json::from_value(event).unwrap();
-        RabbitMq::records(event)
+        RabbitMqEvent::records(event)
     }
 
     fn with_id(id: &Value) -> Value {
@@ -302,10 +296,10 @@ mod tests {
         let messages = messages(&ids.each_ref().map(with_id));
         let ids: Vec<_> = messages
             .iter()
-            .map(|message| RabbitMq::id(message).unwrap())
+            .map(|message| RabbitMqEvent::id(message).unwrap())
             .collect();
         assert_eq!(ids, ["p-1", "bills::/[1]", "bills::/[2]", "p-1"]);
-        let tokens: Vec<_> = messages.iter().map(RabbitMq::token).collect();
+        let tokens: Vec<_> = messages.iter().map(RabbitMqEvent::token).collect();
         assert!(tokens[0].is_some() && tokens[0] == tokens[3]);
         assert_eq!(tokens[1..3], [None, None]);
     }
@@ -324,17 +318,20 @@ mod tests {
             ("none", None),
             ("other", None),
         ] {
-            assert_eq!(RabbitMq::attribute(&messages[0], name).as_deref(), expected);
-            assert_eq!(RabbitMq::attribute(&messages[1], name), None);
+            assert_eq!(
+                RabbitMqEvent::attribute(&messages[0], name).as_deref(),
+                expected
+            );
+            assert_eq!(RabbitMqEvent::attribute(&messages[1], name), None);
         }
-        assert!(RabbitMq::body(&messages[1]).is_err());
+        assert!(RabbitMqEvent::body(&messages[1]).is_err());
     }
 
     #[test]
     fn the_queue_has_its_virtual_host_where_names_must_differ() {
         let message = &messages(&[with_id(&json!(null))])[0];
         assert_eq!(&*message.queue, "bills");
-        assert_eq!(RabbitMq::origin(message), Some("bills::/"));
+        assert_eq!(RabbitMqEvent::origin(message), Some("bills::/"));
     }
 
     #[test]

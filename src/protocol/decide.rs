@@ -45,8 +45,8 @@ impl OnCrash {
 }
 
 /// The settings on which decisions depend.
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Rules {
     /// The policy for an attempt that outlived its lease.
     pub on_crash: OnCrash,
@@ -57,18 +57,8 @@ pub struct Rules {
     pub skew_margin: Duration,
 }
 
-impl Rules {
-    /// Makes rules that run a crashed attempt again, without a limit of attempts.
-    pub fn new(skew_margin: Duration) -> Self {
-        Self {
-            on_crash: OnCrash::RunAgain,
-            max_attempts: None,
-            skew_margin,
-        }
-    }
-}
-
 /// The attempt that asks for a decision, with its payload and the time.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Asking<'a> {
@@ -80,6 +70,7 @@ pub struct Asking<'a> {
     pub now: EpochMillis,
 }
 
+#[doc(hidden)]
 impl<'a> Asking<'a> {
     /// Makes the question of one attempt.
     pub fn new(owner: &'a Owner, fingerprint: Option<&'a Fingerprint>, now: EpochMillis) -> Self {
@@ -92,6 +83,7 @@ impl<'a> Asking<'a> {
 }
 
 /// The decision about a key.
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Decision<'a> {
@@ -156,6 +148,7 @@ impl Decision<'_> {
 
 /// Decides what to do about a key, given its record. The function is pure; the rows are tried from
 /// top to bottom.
+#[doc(hidden)]
 pub fn decide<'a>(found: Option<&'a Found>, asking: Asking<'_>, rules: &Rules) -> Decision<'a> {
     let Some(found) = found else {
         return Decision::Create;
@@ -274,6 +267,7 @@ fn is_expired(version: &Version, now: EpochMillis, margin: Duration) -> bool {
 }
 
 /// The result of a completion whose condition failed.
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Settled<'a> {
@@ -290,6 +284,7 @@ pub enum Settled<'a> {
 ///
 /// A record that is completed by this owner counts as its own only if the time and the outcome are
 /// the ones that it wrote: a library that completes without a fence could have written over it.
+#[doc(hidden)]
 pub fn settle<'a>(
     found: Option<&'a Found>,
     sent: &Completion,
@@ -312,6 +307,7 @@ pub fn settle<'a>(
 }
 
 /// The decision about a step.
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StepDecision<'a> {
@@ -327,6 +323,7 @@ pub enum StepDecision<'a> {
 }
 
 /// Decides what to do about a step, given its entry. The function is pure.
+#[doc(hidden)]
 pub fn decide_step(known: Option<&StepEntry>, crashed: OnCrash) -> StepDecision<'_> {
     match known.map(|entry| (&entry.state, entry.at)) {
         Some((StepState::Confirmed(result), _)) => StepDecision::Skip(result),

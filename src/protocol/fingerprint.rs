@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::protocol::hash::digest;
+use crate::protocol::key::error::KeyError;
 use crate::protocol::pointer::Pointer;
 
 mod canonical;
@@ -49,7 +50,7 @@ impl Fingerprint {
     /// let sent_at: Pointer = "/sent_at".parse()?;
     /// let retried = Fingerprint::json_without(br#"{"amount": 1250, "sent_at": 17}"#, &[sent_at]);
     /// assert_eq!(retried, Fingerprint::json(br#"{"amount": 1250}"#));
-    /// # Ok::<(), lambda_idempotency::PointerError>(())
+    /// # Ok::<(), lambda_idempotency::BuildError>(())
     /// ```
     pub fn json_without(payload: &[u8], left_out: &[Pointer]) -> Self {
         match canonical::canonicalize(payload, left_out) {
@@ -75,10 +76,10 @@ impl Fingerprint {
     /// # Errors
     ///
     /// When the value can't be serialised as JSON.
-    pub fn of<T: Serialize + ?Sized>(payload: &T) -> Result<Self, FingerprintError> {
+    pub fn of<T: Serialize + ?Sized>(payload: &T) -> Result<Self, KeyError> {
         serde_json::to_vec(payload)
             .map(|text| Self::json(&text))
-            .map_err(|error| FingerprintError {
+            .map_err(|error| KeyError::InvalidPayload {
                 reason: error.to_string(),
             })
     }
@@ -142,15 +143,6 @@ impl fmt::Debug for Fingerprint {
 /// Writes a JSON text in its canonical form (RFC 8785); `None` where it has none.
 pub fn canonical_text(json: &[u8]) -> Option<String> {
     canonical::canonicalize(json, &[]).and_then(|text| String::from_utf8(text).ok())
-}
-
-/// A value that has no JSON form.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the payload can't be serialised as JSON ({reason}): pass the received bytes to `Fingerprint::bytes` instead{}", see!("no-fingerprint")
-)]
-pub struct FingerprintError {
-    reason: String,
 }
 
 #[cfg(test)]

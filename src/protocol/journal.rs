@@ -137,11 +137,13 @@ impl Journal {
     }
 
     /// Returns how often an operator gave the request new derived keys: 0 for those that it had first.
+    #[doc(hidden)]
     pub fn key_generation(&self) -> u32 {
         self.get(KEYS).map_or(0, |entry| entry.tries)
     }
 
     /// Makes the note that gives the request new derived keys, in place of those that its attempts had.
+    #[doc(hidden)]
     pub fn next_keys(&self, at: EpochMillis) -> StepNote {
         let begun = StepEntry::begun(self.get(KEYS), at);
         let counted = StepState::Confirmed(StepResult::Text("null".to_owned()));
@@ -187,6 +189,7 @@ impl StepEntry {
 
     /// Makes the entry of a step whose effect is about to fire: one revision and one try more than
     /// before.
+    #[doc(hidden)]
     pub fn begun(before: Option<&Self>, at: EpochMillis) -> Self {
         Self {
             state: StepState::Pending,
@@ -198,6 +201,7 @@ impl StepEntry {
     }
 
     /// Makes the entry that a try leaves: one revision more.
+    #[doc(hidden)]
     pub fn ended(&self, state: StepState, error: Option<&str>, at: EpochMillis) -> Self {
         Self {
             state,
@@ -240,6 +244,7 @@ pub(crate) fn undo_of(step: &str) -> String {
 
 /// The status of a saga.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[doc(hidden)]
 #[non_exhaustive]
 pub enum SagaStatus {
     /// Its steps are under way, or wait for the next delivery.
@@ -257,6 +262,7 @@ pub enum SagaStatus {
     Stuck,
 }
 
+#[doc(hidden)]
 impl SagaStatus {
     /// Returns the word for it: `running`, `completed`, `compensating`, `compensated`, `failed` or
     /// `stuck`.

@@ -7,11 +7,15 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::protocol::fingerprint::{Fingerprint, FingerprintError};
+use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::hash::{Hex, digest};
+use crate::setup::BuildError;
 
+pub(super) mod error;
 #[cfg(test)]
 mod tests;
+
+pub use error::KeyError;
 
 /// The number of characters that a token may have, unless
 /// [`Settings::max_token_chars`](crate::Settings::max_token_chars) says otherwise.
@@ -91,7 +95,7 @@ impl Key {
     /// use lambda_idempotency::Key;
     ///
     /// let key = Key::of("invoice", &("customer-9", 2026, 11))?;
-    /// # Ok::<(), lambda_idempotency::FingerprintError>(())
+    /// # Ok::<(), lambda_idempotency::KeyError>(())
     /// ```
     ///
     /// # Errors
@@ -100,7 +104,7 @@ impl Key {
     pub fn of<T: Serialize + ?Sized>(
         operation: impl Into<String>,
         identity: &T,
-    ) -> Result<Self, FingerprintError> {
+    ) -> Result<Self, KeyError> {
         Ok(Self::new(operation, Fingerprint::of(identity)?.as_str()))
     }
 
@@ -325,7 +329,8 @@ impl RecordId {
     /// Derives the key of an effect outside, as [`Claim::derive_key`](crate::Claim::derive_key) gives it
     /// to the handler: for a tool that looks for the effect of a record. SHA-256, in hex, over the id and
     /// the effect's name, and over the generation where it isn't 0: the record's
-    /// [`Journal::key_generation`](crate::protocol::journal::Journal::key_generation).
+    /// `Journal::key_generation`.
+    #[doc(hidden)]
     pub fn derive_key_in(&self, generation: u32, effect: &str) -> String {
         let (id, effect) = (self.as_str().as_bytes(), effect.as_bytes());
         match generation {
@@ -340,6 +345,7 @@ impl RecordId {
 
     /// Derives the UUID of an effect outside, as [`Claim::derive_uuid`](crate::Claim::derive_uuid)
     /// gives it to the handler.
+    #[doc(hidden)]
     pub fn derive_uuid_in(&self, generation: u32, effect: &str) -> String {
         uuid(&self.derive_key_in(generation, effect))
     }
@@ -405,67 +411,6 @@ impl fmt::Debug for RecordId {
     }
 }
 
-/// The error of a key that can't be used. Nothing was written.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum KeyError {
-    /// The source of the request gave no token at all.
-    #[error("no idempotency key: the request carries none: have its sender give it one{}", see!("key-missing"))]
-    Missing,
-    /// A selector of the layer found no token where it looks.
-    #[error("no idempotency key: nothing, or an empty value, is at {place}: correct the selector, or have the sender put a value there{}", see!("key-missing"))]
-    MissingAt {
-        /// The place as the layer was given it, such as `/order/id` in the body.
-        place: String,
-    },
-    /// The token is empty.
-    #[error("the idempotency key is empty: send a value that names this one request{}", see!("key-empty"))]
-    EmptyToken,
-    /// The token has more characters than allowed.
-    #[error("the idempotency key has {chars} characters, {max} are allowed: send a UUID or a hash{}", see!("key-too-long"))]
-    TokenTooLong {
-        /// Characters found.
-        chars: usize,
-        /// Characters allowed.
-        max: usize,
-    },
-    /// The token holds a control character.
-    #[error("the idempotency key holds a control character: send printable text{}", see!("key-control-character"))]
-    ControlCharacter,
-    /// The operation has no name.
-    #[error(
-        "the operation is empty: name the work that must take effect once, for example `charge`{}", see!("operation-empty")
-    )]
-    EmptyOperation,
-    /// A raw id was given a scope, which would change nothing.
-    #[error("a raw id takes no scope: put the tenant into the id, or use `Key::new`{}", see!("raw-id-with-scope"))]
-    RawIdWithScope,
-    /// A raw id has more bytes than allowed.
-    #[error("the raw id has {bytes} bytes, {max} are allowed: use a hash of it{}", see!("raw-id-too-long"))]
-    IdTooLong {
-        /// Bytes found.
-        bytes: usize,
-        /// Bytes that the store takes.
-        max: usize,
-    },
-}
-
-impl KeyError {
-    /// Returns the word for the error in logs, metrics and reports. With `-` for `_` it is the
-    /// section of the page on errors and, where a client can fix it, the code of the HTTP problem.
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Missing | Self::MissingAt { .. } => "key_missing",
-            Self::EmptyToken => "key_empty",
-            Self::TokenTooLong { .. } => "key_too_long",
-            Self::ControlCharacter => "key_control_character",
-            Self::EmptyOperation => "operation_empty",
-            Self::RawIdWithScope => "raw_id_with_scope",
-            Self::IdTooLong { .. } => "raw_id_too_long",
-        }
-    }
-}
-
 /// Converts a value to a key's token: a string of any kind, an integer, which becomes its decimal
 /// digits, a `Uuid` (feature `uuid`), which becomes its lower-case text with hyphens, or an `Option`
 /// of one where it may be missing.
@@ -520,11 +465,11 @@ impl Namespace {
     ///
     /// When it is empty, longer than 255 bytes, holds a `#` (which would let it reach past the
     /// prefix that a permission confines it to) or a control character.
-    pub(crate) fn new(name: impl Into<String>) -> Result<Self, NamespaceError> {
+    pub(crate) fn new(name: impl Into<String>) -> Result<Self, BuildError> {
         let name = name.into();
         let allowed = |c: char| c != '#' && !c.is_control();
         if name.is_empty() || name.len() > 255 || !name.chars().all(allowed) {
-            return Err(NamespaceError { name });
+            return Err(BuildError::Namespace(name));
         }
         Ok(Self {
             name,
@@ -542,31 +487,12 @@ impl Namespace {
 
     /// Makes the namespace of the records that are kept while an engine only observes: raw ids,
     /// too, differ in it.
-    pub(crate) fn observed(&self) -> Result<Self, NamespaceError> {
+    pub(crate) fn observed(&self) -> Result<Self, BuildError> {
         Ok(Self {
             is_observed: true,
             ..Self::new(format!("{}.observed", self.name))?
         })
     }
-}
-
-/// A name that can't be a namespace.
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}{}", advice(.name), see!("namespace"))]
-#[non_exhaustive]
-pub struct NamespaceError {
-    /// The name as given.
-    pub name: String,
-}
-
-debug_by_display!(NamespaceError);
-
-fn advice(name: &str) -> String {
-    if name.is_empty() {
-        return "the namespace is empty: call `.namespace(\"…\")` with the name of the service"
-            .to_owned();
-    }
-    format!("the namespace `{name}` must have 1 to 255 bytes, without `#` and control characters")
 }
 
 /// Tells whether a scope names nobody: it is empty, or has no character that is seen. Unicode calls those

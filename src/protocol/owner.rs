@@ -1,6 +1,7 @@
 //! An owner identifies the attempt that holds a claim.
 
 use std::fmt;
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use data_encoding::HEXLOWER;
@@ -22,7 +23,7 @@ impl Owner {
     /// # Errors
     ///
     /// When the operating system has none to give.
-    pub fn random() -> Result<Self, EntropyError> {
+    pub fn random() -> io::Result<Self> {
         let mut bytes = [0; BYTES];
         fill(&mut bytes)?;
         Ok(Self::of(&bytes))
@@ -50,13 +51,12 @@ impl fmt::Debug for Owner {
     }
 }
 
-/// The operating system gave no random bytes, so no claim can be made.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the operating system gave no random bytes for a claim's owner: {}{}", .0, see!("no-entropy"))]
-pub struct EntropyError(String);
-
-fn fill(bytes: &mut [u8]) -> Result<(), EntropyError> {
-    getrandom::fill(bytes).map_err(|error| EntropyError(error.to_string()))
+fn fill(bytes: &mut [u8]) -> io::Result<()> {
+    getrandom::fill(bytes).map_err(|error| {
+        io::Error::other(format!(
+            "the operating system gave no random bytes for a claim's owner: {error}"
+        ))
+    })
 }
 
 /// Draws several fresh owners together: the operating system is asked once for as many claims as
@@ -80,7 +80,7 @@ impl Owners {
     }
 
     /// Gives an owner that no other claim has.
-    pub(crate) fn next(&self) -> Result<Owner, EntropyError> {
+    pub(crate) fn next(&self) -> io::Result<Owner> {
         if self.together < 2 {
             return Owner::random();
         }

@@ -18,7 +18,6 @@ const LEVEL: u8 = 1;
 
 /// A compressed outcome, as its record describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub struct PackedOutcome {
     /// SHA-256 of the outcome's JSON text, in 64 lower-case hex digits.
     pub sha256: String,
@@ -53,7 +52,6 @@ impl fmt::Debug for Place {
 
 /// A compressed outcome, to be kept beside its record.
 #[derive(Clone, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub struct LargeOutcome {
     /// The record whose outcome it is.
     pub id: RecordId,
@@ -64,18 +62,6 @@ pub struct LargeOutcome {
     pub content: Vec<u8>,
     /// The time from which a sweep may delete it; later than the record.
     pub expiration: EpochSeconds,
-}
-
-impl LargeOutcome {
-    /// Makes a large outcome from its parts.
-    pub fn new(id: RecordId, owner: Owner, content: Vec<u8>, expiration: EpochSeconds) -> Self {
-        Self {
-            id,
-            owner,
-            content,
-            expiration,
-        }
-    }
 }
 
 impl fmt::Debug for LargeOutcome {
@@ -89,20 +75,15 @@ impl fmt::Debug for LargeOutcome {
 }
 
 impl PackedOutcome {
-    /// Takes an outcome as it was read from a store.
-    pub fn from_stored(sha256: impl Into<String>, bytes: u64, place: Place) -> Self {
-        Self {
-            sha256: sha256.into(),
-            bytes,
-            place,
-        }
-    }
-
     /// Compresses a text. The first part of the result makes the outcome, once its place is known.
     pub(crate) fn pack(text: &str) -> (impl FnOnce(Place) -> Self + use<>, Vec<u8>) {
         let sha256 = digest(text.as_bytes());
         let bytes = text.len() as u64;
-        let packed = move |place| Self::from_stored(sha256, bytes, place);
+        let packed = move |place| Self {
+            sha256,
+            bytes,
+            place,
+        };
         (packed, compress_to_vec(text.as_bytes(), LEVEL))
     }
 
@@ -152,7 +133,14 @@ mod tests {
 
     #[test]
     fn in_memory_an_outcome_takes_its_digest_and_what_tells_its_place() {
-        let size = |place| PackedOutcome::from_stored("x".repeat(64), 1_000, place).size();
+        let size = |place| {
+            PackedOutcome {
+                sha256: "x".repeat(64),
+                bytes: 1_000,
+                place,
+            }
+            .size()
+        };
         let owner = || Owner::from_stored("12345");
         assert_eq!(size(Place::Record(vec![0; 7])), 64 + 7);
         assert_eq!(size(Place::Entry(owner())), 64 + 5);

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::setup::BuildError;
+
 #[cfg(test)]
 mod tests;
 
@@ -20,33 +22,22 @@ use std::collections::HashMap;
 /// let order_id: Pointer = "/detail/order_id".parse()?;
 /// let error = "detail.order_id".parse::<Pointer>().unwrap_err();
 /// assert!(error.to_string().contains("it starts with `/`"));
-/// # Ok::<(), lambda_idempotency::PointerError>(())
+/// # Ok::<(), lambda_idempotency::BuildError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Pointer(Vec<String>);
 
-/// A text that is no JSON pointer.
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{pointer}` is no JSON pointer: it starts with `/`, as in `/detail/order_id`, and a `~` in a name is written `~0`, a `/` `~1`{}", see!("pointer")
-)]
-pub struct PointerError {
-    pointer: String,
-}
-
-debug_by_display!(PointerError);
-
 impl FromStr for Pointer {
-    type Err = PointerError;
+    type Err = BuildError;
 
-    fn from_str(text: &str) -> Result<Self, PointerError> {
+    fn from_str(text: &str) -> Result<Self, BuildError> {
         let names = match text.strip_prefix('/') {
             Some(names) => names.split('/').map(unescape).collect(),
             None => text.is_empty().then(Vec::new),
         };
-        names.map(Self).ok_or_else(|| PointerError {
-            pointer: text.to_owned(),
-        })
+        names
+            .map(Self)
+            .ok_or_else(|| BuildError::Pointer(text.to_owned()))
     }
 }
 

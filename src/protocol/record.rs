@@ -11,8 +11,8 @@ mod writes;
 
 pub use crate::protocol::outcome::{Failure, Omission, StoredOutcome};
 pub(crate) use crate::protocol::outcome::{error_kind, error_text};
+pub use crate::protocol::owner::Owner;
 pub(crate) use crate::protocol::owner::Owners;
-pub use crate::protocol::owner::{EntropyError, Owner};
 pub use crate::protocol::record::writes::{
     Amendment, Basis, Completion, Ended, Final, Intervention, NewClaim, RecordWrite, Release,
     Renewal, Takeover,
@@ -187,6 +187,7 @@ impl Found {
     }
 }
 
+#[doc(hidden)]
 impl SagaStatus {
     /// Returns the status of a record's saga; `None` where it has none.
     pub fn of(record: &Record) -> Option<Self> {

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use crate::protocol::fingerprint::{Fingerprint, canonical_text};
-use crate::protocol::pointer::{Pointer, PointerError};
+use crate::protocol::pointer::Pointer;
+use crate::setup::BuildError;
 
 #[cfg(feature = "jmespath")]
 mod jmespath;
@@ -24,36 +25,14 @@ pub(crate) enum JsonSelector {
     Jmespath(Arc<Query>),
 }
 
-/// Says why a selector can't be used. It is returned when the selector is made, before any message
-/// or request arrives.
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SelectorError {
-    /// The text is no JSON pointer.
-    #[error(transparent)]
-    Pointer(#[from] PointerError),
-    /// The expression doesn't compile.
-    #[cfg(feature = "jmespath")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "jmespath")))]
-    #[error("`{expression}` is no JMESPath expression: {reason}{}", see!("jmespath"))]
-    Jmespath {
-        /// The expression as it was given.
-        expression: String,
-        /// The compiler's reason.
-        reason: String,
-    },
-}
-
-debug_by_display!(SelectorError);
-
 impl JsonSelector {
-    pub(crate) fn pointer(pointer: &str) -> Result<Self, SelectorError> {
+    pub(crate) fn pointer(pointer: &str) -> Result<Self, BuildError> {
         Ok(Self::Pointer(Arc::new(pointer.parse::<Pointer>()?)))
     }
 
     #[cfg(feature = "jmespath")]
-    pub(crate) fn jmespath(expression: &str) -> Result<Self, SelectorError> {
-        let query = Query::compile(expression).map_err(|reason| SelectorError::Jmespath {
+    pub(crate) fn jmespath(expression: &str) -> Result<Self, BuildError> {
+        let query = Query::compile(expression).map_err(|reason| BuildError::Jmespath {
             expression: expression.to_owned(),
             reason,
         })?;

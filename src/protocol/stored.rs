@@ -99,7 +99,11 @@ impl OutcomeParts {
             (OBJECT, _) => Place::Object(owner()?),
             _ => return Err("`packed` names an unknown place".to_owned()),
         };
-        let packed = PackedOutcome::from_stored(packed.sha256, packed.bytes, place);
+        let packed = PackedOutcome {
+            sha256: packed.sha256,
+            bytes: packed.bytes,
+            place,
+        };
         Ok(Some(StoredOutcome::Packed(packed)))
     }
 }
@@ -179,8 +183,13 @@ mod tests {
     #[test]
     fn each_outcome_is_read_from_the_texts_that_were_written() {
         let owner = || Owner::from_stored("1f");
-        let packed =
-            |place| StoredOutcome::Packed(PackedOutcome::from_stored("ab".to_owned(), 7, place));
+        let packed = |place| {
+            StoredOutcome::Packed(PackedOutcome {
+                sha256: "ab".to_owned(),
+                bytes: 7,
+                place,
+            })
+        };
         for (outcome, text) in [
             (StoredOutcome::Inline("{}".into()), "{}"),
             (StoredOutcome::Omitted(Omission::TooLarge), "too_large"),

@@ -211,11 +211,13 @@ mod tests {
         let mut held = Record::claimed(&claim("me"));
         held.fingerprint = Some(Fingerprint::bytes(b"payload"));
         held.last_error = Some("timed out".to_owned());
-        let plain = Release::new(
-            claim("me").id,
-            Owner::from_stored("me"),
-            Owner::from_stored("no one"),
-        );
+        let plain = Release {
+            id: claim("me").id,
+            owner: Owner::from_stored("me"),
+            tombstone: Owner::from_stored("no one"),
+            last_error: None,
+            forget_fingerprint: false,
+        };
         let left = release(Some(&held), &plain).unwrap();
         assert_eq!(left.fingerprint, held.fingerprint);
         assert_eq!(left.last_error, held.last_error);

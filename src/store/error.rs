@@ -5,7 +5,7 @@ use std::error::Error as StdError;
 use crate::protocol::causes::unlinked;
 
 /// A boxed error of any kind.
-pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
+pub(crate) type BoxError = Box<dyn StdError + Send + Sync + 'static>;
 
 /// A request to a store failed. A condition that did not hold is no error: it is an
 /// [`Answer`](super::Answer).

@@ -199,7 +199,7 @@ pub enum WriteError {
 debug_by_display!(WriteError);
 
 /// Decides whether a write may join those that a transaction has already.
-pub type Admission = fn(&[Write], &Write) -> Result<(), WriteError>;
+pub(crate) type Admission = fn(&[Write], &Write) -> Result<(), WriteError>;
 
 /// The writes that a handler has handed to its claim so far.
 #[derive(Debug)]
@@ -239,6 +239,7 @@ impl Collected {
     }
 
     /// Counts the writes.
+    #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         self.count_of(|_| true)
     }

@@ -3,6 +3,7 @@
 use bench::Bench;
 
 use crate::store::Store;
+use crate::testing::error::TestError;
 
 mod bench;
 mod claims;
@@ -10,19 +11,6 @@ mod commits;
 mod fence;
 mod groups;
 mod journal;
-
-/// The store broke a promise of the [`Store`] contract.
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the store breaks its contract: {case}: {detail}")]
-#[non_exhaustive]
-pub struct Violation {
-    /// The check that failed, as a sentence.
-    pub case: &'static str,
-    /// The expected value, and the one that was found.
-    pub detail: String,
-}
-
-debug_by_display!(Violation);
 
 /// Checks a store against the contract of [`Store`]: every condition, the record in each refusal,
 /// concurrent writes, late duplicates, the grouped calls; and transactions, where the store has
@@ -32,7 +20,7 @@ debug_by_display!(Violation);
 /// hundred calls.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lambda_idempotency::testing::Violation> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lambda_idempotency::testing::TestError> {
 /// use lambda_idempotency::{store::MemoryStore, testing::conformance};
 ///
 /// conformance(&MemoryStore::new()).await
@@ -41,9 +29,9 @@ debug_by_display!(Violation);
 ///
 /// # Errors
 ///
-/// The first [`Violation`] found.
-pub async fn conformance(store: &impl Store) -> Result<(), Violation> {
-    let bench = Bench::new(store).map_err(|detail| Violation {
+/// The first [violation](TestError::Violation) found.
+pub async fn conformance(store: &impl Store) -> Result<(), TestError> {
+    let bench = Bench::new(store).map_err(|detail| TestError::Violation {
         case: "the bench is set up",
         detail,
     })?;
@@ -51,7 +39,7 @@ pub async fn conformance(store: &impl Store) -> Result<(), Violation> {
         ($($room:ident :: $case:ident),* $(,)?) => {
             // Boxed, so that the future of the suite isn't as large as those of all checks
             // together.
-            $(Box::pin($room::$case(&bench)).await.map_err(|detail| Violation {
+            $(Box::pin($room::$case(&bench)).await.map_err(|detail| TestError::Violation {
                 case: stringify!($case),
                 detail,
             })?;)*

@@ -1,7 +1,9 @@
 //! Defines the errors of the helpers for tests.
 
-use crate::engine::error::Obstacle;
-use crate::idempotency::BuildError;
+use std::convert::Infallible;
+
+use crate::engine::error::Error;
+use crate::setup::BuildError;
 use crate::store::BoxError;
 
 /// A helper for tests could not make what was asked for.
@@ -13,7 +15,7 @@ pub enum TestError {
     Build(#[from] BuildError),
     /// The claim was not given: the key can't be used, or the store failed.
     #[error("no claim was given: {0}")]
-    Claim(#[from] Obstacle),
+    Claim(#[from] Error<Infallible>),
     /// The key has an outcome, so a handler would not run.
     #[error("the key has an outcome already, so that no handler runs for it")]
     Replayed,
@@ -44,6 +46,14 @@ pub enum TestError {
     /// A value is no JSON, or JSON of another type.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
+    /// A store broke a promise of the [`Store`](crate::store::Store) contract.
+    #[error("the store breaks its contract: {case}: {detail}")]
+    Violation {
+        /// The check that failed, as a sentence.
+        case: &'static str,
+        /// The expected value, and the one that was found.
+        detail: String,
+    },
     /// The DynamoDB API could not be started, or refused to make a table.
     #[error("the DynamoDB API for tests: {0}")]
     DynamoDb(#[source] BoxError),

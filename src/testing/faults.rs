@@ -1,6 +1,7 @@
 //! Puts a wire in front of a store, which fails on purpose where a test planned it.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -419,8 +420,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// The fault's name, as [`FaultyStore::met`](FaultyStore::met) counts it.
-    pub fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::RequestLost => "request lost",
             Self::ReplyLost => "reply lost",
@@ -441,6 +441,13 @@ impl Fault {
             Self::Conflict => StoreError::Conflict,
             _ => StoreError::Unavailable(injected.into()),
         }
+    }
+}
+
+/// Writes the name by which [`FaultyStore::met`] counts the fault.
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 

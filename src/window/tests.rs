@@ -88,14 +88,17 @@ fn a_window_is_wrong_as_often_as_it_was_made_to_be_and_takes_four_bytes_a_key() 
 #[test]
 fn a_window_that_cannot_be_made_says_what_can() {
     for keys in [0, MOST_KEYS + 1, usize::MAX] {
-        assert_eq!(
-            Window::with_rate(keys, RATE).unwrap_err(),
-            WindowError::Keys(keys)
-        );
+        let refused = Window::with_rate(keys, RATE).unwrap_err();
+        assert_eq!(refused, BuildError::WindowKeys(keys));
+        let said = format!("choose 1 to {MOST_KEYS}. See");
+        assert!(refused.to_string().contains(&said), "{refused}");
     }
     for rate in [0.0, -1.0, 0.2, 1.0, f64::NAN, f64::INFINITY] {
         let refused = Window::lossy(10, rate).unwrap_err().to_string();
-        assert!(refused.contains("choose more than 0"), "{refused}");
+        let said = format!(
+            "{rate} is no share of keys to be wrong about: choose more than 0, and at most {LARGEST_RATE}. See"
+        );
+        assert!(refused.starts_with(&said), "{refused}");
     }
     assert_eq!(Window::new(0).memory().keys, 1);
     assert!(

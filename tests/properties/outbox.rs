@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use arbitrary::{Arbitrary, Unstructured};
 use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
-use lambda_idempotency::dynamodb::outbox::StoredEvent;
+use lambda_idempotency::dynamodb::outbox::{OutboxError, StoredEvent};
 use serde_json::Value;
 
 #[allow(
@@ -114,7 +114,9 @@ fn of_item(data: &[u8]) {
             assert_eq!(event.is_published, !item.contains_key("pending"));
         }
         Err(error) => {
-            let name = error.attribute;
+            let OutboxError::Unreadable { attribute: name } = error else {
+                panic!("{error}")
+            };
             let is_whole = number(name).is_some_and(|digits| digits.parse::<u32>().is_ok());
             let is_fine = match name {
                 "recorded_at" | "position" => is_whole,

@@ -181,7 +181,11 @@ async fn comes_back(record: &Record) {
     for (name, entry) in record.journal.iter() {
         let note = StepNote::new(name, entry.clone());
         let back = write(&owner, async |store, id| {
-            let amendment = Amendment::new(id, owner.clone(), note.clone());
+            let amendment = Amendment {
+                id,
+                owner: owner.clone(),
+                step: note.clone(),
+            };
             store.write(&amendment.into(), deadline()).await
         })
         .await;
@@ -189,9 +193,13 @@ async fn comes_back(record: &Record) {
     }
     if record.last_error.is_some() {
         let back = write(&owner, async |store, id| {
-            let tombstone = Owner::from_stored("tombstone");
-            let mut release = Release::new(id, owner.clone(), tombstone);
-            release.last_error.clone_from(&record.last_error);
+            let release = Release {
+                id,
+                owner: owner.clone(),
+                tombstone: Owner::from_stored("tombstone"),
+                last_error: record.last_error.clone(),
+                forget_fingerprint: false,
+            };
             store.write(&release.into(), deadline()).await
         })
         .await;

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 
 use lambda_idempotency::Idempotency;
 use lambda_idempotency::batch::{BatchError, BatchLayer, Message, Source};
-use lambda_idempotency::cloudwatch_logs::CloudWatchLogs;
-use lambda_idempotency::kafka::{Kafka, RecordPlace};
-use lambda_idempotency::mq::{activemq::ActiveMq, rabbitmq::RabbitMq};
-use lambda_idempotency::pipes::{ItemFailures, Pipe};
-use lambda_idempotency::s3_events::S3Events;
-use lambda_idempotency::sqs::Sqs;
+use lambda_idempotency::cloudwatch_logs::LogsEvent;
+use lambda_idempotency::kafka::{KafkaEvent, RecordPlace};
+use lambda_idempotency::mq::{activemq::ActiveMqEvent, rabbitmq::RabbitMqEvent};
+use lambda_idempotency::pipes::ItemFailures;
+use lambda_idempotency::s3_events::S3Event;
+use lambda_idempotency::sqs::SqsMessage;
 use lambda_runtime::{Context, LambdaEvent};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -29,18 +29,18 @@ pub fn check(data: &[u8]) {
         return;
     };
     match source % 6 {
-        0 => judge::<Kafka>(event, |reply: ItemFailures<RecordPlace>| {
+        0 => judge::<KafkaEvent>(event, |reply: ItemFailures<RecordPlace>| {
             let failures = reply.batch_item_failures.into_iter();
             let places = failures.map(|failure| failure.item_identifier);
             places
                 .map(|place| format!("{}-{}", place.partition, place.offset))
                 .collect()
         }),
-        1 => judge::<CloudWatchLogs>(event, |()| Vec::new()),
-        2 => judge::<ActiveMq>(event, |()| Vec::new()),
-        3 => judge::<RabbitMq>(event, |()| Vec::new()),
-        4 => judge::<S3Events>(event, |()| Vec::new()),
-        _ => judge::<Pipe<Sqs>>(event, |reply: ItemFailures| {
+        1 => judge::<LogsEvent>(event, |()| Vec::new()),
+        2 => judge::<ActiveMqEvent>(event, |()| Vec::new()),
+        3 => judge::<RabbitMqEvent>(event, |()| Vec::new()),
+        4 => judge::<S3Event>(event, |()| Vec::new()),
+        _ => judge::<Vec<SqsMessage>>(event, |reply: ItemFailures| {
             let failures = reply.batch_item_failures.into_iter();
             failures.map(|failure| failure.item_identifier).collect()
         }),
@@ -59,11 +59,8 @@ fn token<Src: Source>(record: &Src::Record) -> Option<String> {
     Src::token(record).map(std::borrow::Cow::into_owned)
 }
 
-fn judge<Src: Source>(event: &[u8], named: fn(Src::Reply) -> Vec<String>)
-where
-    Src::Event: DeserializeOwned,
-{
-    let read = || serde_json::from_slice::<Src::Event>(event).ok();
+fn judge<Src: Source + DeserializeOwned>(event: &[u8], named: fn(Src::Reply) -> Vec<String>) {
+    let read = || serde_json::from_slice::<Src>(event).ok();
     let (Some(first), Some(second), Some(shown)) = (read(), read(), read()) else {
         return;
     };
@@ -128,7 +125,7 @@ where
 
 async fn deliver<Src: Source>(
     once: &Idempotency,
-    event: Src::Event,
+    event: Src,
 ) -> (Result<Src::Reply, BatchError>, Vec<Run>) {
     let runs = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&runs);

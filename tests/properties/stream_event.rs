@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use lambda_idempotency::batch::{BatchError, BatchLayer, Message, Order, Source};
-use lambda_idempotency::dynamodb_streams::DynamoDbStreams;
-use lambda_idempotency::kinesis::{ItemFailures, Kinesis};
+use lambda_idempotency::dynamodb_streams::DynamoDbStreamEvent;
+use lambda_idempotency::kinesis::{ItemFailures, KinesisEvent};
 use lambda_idempotency::{Fingerprint, Idempotency};
 use lambda_runtime::{Context, LambdaEvent};
 use serde::de::DeserializeOwned;
@@ -25,8 +25,8 @@ pub fn check(data: &[u8]) {
         return;
     };
     match settings & 1 {
-        0 => block_on(judge::<Kinesis>(*settings, event)),
-        _ => block_on(judge::<DynamoDbStreams>(*settings, event)),
+        0 => block_on(judge::<KinesisEvent>(*settings, event)),
+        _ => block_on(judge::<DynamoDbStreamEvent>(*settings, event)),
     }
 }
 
@@ -40,10 +40,9 @@ struct Run {
 
 async fn judge<S>(settings: u8, event: &[u8])
 where
-    S: Source<Reply = ItemFailures>,
-    S::Event: DeserializeOwned,
+    S: Source<Reply = ItemFailures> + DeserializeOwned,
 {
-    let parse = || serde_json::from_slice::<S::Event>(event);
+    let parse = || serde_json::from_slice::<S>(event);
     let (Ok(known), Ok(first), Ok(second)) = (parse(), parse(), parse()) else {
         return;
     };
@@ -116,7 +115,7 @@ fn assert_done<S: Source>(records: &[S::Record], acknowledged: usize, runs: &[Ru
 async fn deliver<S>(
     once: &Idempotency,
     settings: u8,
-    event: S::Event,
+    event: S,
 ) -> (Result<Option<String>, BatchError>, Vec<Run>)
 where
     S: Source<Reply = ItemFailures>,

@@ -10,17 +10,23 @@ use std::path::{Path, PathBuf};
 const ROOMS: &[(&str, &[&str])] = &[
     // Pages of the documentation.
     ("guide", &[]),
-    ("protocol", &[]),
+    // The error of all that is set up.
+    ("setup", &[]),
+    ("protocol", &["setup"]),
     ("store", &["protocol"]),
     ("engine", &["protocol", "store"]),
-    ("idempotency", &["protocol", "store", "engine"]),
+    ("idempotency", &["setup", "protocol", "store", "engine"]),
     // A store; its outbox hands writes to a claim.
-    ("dynamodb", &["protocol", "store", "engine::claim::Claim"]),
-    ("window", &["protocol", "store"]),
+    (
+        "dynamodb",
+        &["setup", "protocol", "store", "engine::claim::Claim"],
+    ),
+    ("window", &["setup", "protocol", "store"]),
     ("envelope", &["protocol"]),
     (
         "batch",
         &[
+            "setup",
             "protocol",
             "engine",
             "idempotency",
@@ -43,6 +49,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "invoke",
         &[
+            "setup",
             "protocol",
             "engine",
             "idempotency",
@@ -70,6 +77,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "testing",
         &[
+            "setup",
             "protocol",
             "store",
             "engine",
@@ -87,6 +95,7 @@ const ROOMS: &[(&str, &[&str])] = &[
 /// An adapter calls the engine. It names the store as a bound, and reports its errors; it never
 /// calls it.
 const ADAPTER: &[&str] = &[
+    "setup",
     "protocol",
     "engine",
     "idempotency",

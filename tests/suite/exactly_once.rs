@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::builders::{PutBuilder, UpdateBuilder};
 use aws_sdk_dynamodb::types::{AttributeValue, KeyType, Put, Update};
-use lambda_idempotency::dynamodb::{DynamoDbError, DynamoDbStore, TableLayout};
+use lambda_idempotency::dynamodb::{DynamoDbError, DynamoDbStore};
 use lambda_idempotency::store::transaction::WriteError;
-use lambda_idempotency::{BoxError, Builder, Fingerprint, Idempotency, Key};
+use lambda_idempotency::{Builder, Fingerprint, Idempotency, Key};
 
 use crate::support::server::unique;
 use crate::support::{Proxy, Server, VirtualClock};
@@ -35,7 +35,7 @@ enum Failed {
 }
 
 /// The IAM action that the function lacks.
-fn denied_action(reason: &BoxError) -> Option<&'static str> {
+fn denied_action(reason: &(dyn std::error::Error + Send + Sync + 'static)) -> Option<&'static str> {
     match reason.downcast_ref()? {
         DynamoDbError::AccessDenied { action, .. } => Some(action),
         _ => None,
@@ -85,11 +85,11 @@ impl Bench {
         let table = unique("composite");
         let keys = [("pk", KeyType::Hash), ("sk", KeyType::Range)];
         self.direct.create_table(&table, &keys).await;
-        let layout = TableLayout::default()
-            .composite_key("pk", "idempotency", "sk")
-            .status("state")
-            .data("outcome");
-        let store = DynamoDbStore::new(self.proxy.server().client(), &table).layout(layout);
+        let store = DynamoDbStore::new(self.proxy.server().client(), &table).layout(|layout| {
+            layout.composite_key("pk", "idempotency", "sk");
+            layout.status = "state".into();
+            layout.data = "outcome".into();
+        });
         Idempotency::builder(store)
             .clock(VirtualClock)
             .namespace("exactly-once")

@@ -6,7 +6,7 @@ use std::io::Error as HandlerError;
 use std::time::{Duration, SystemTime};
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use lambda_idempotency::dynamodb::{DynamoDbError, DynamoDbStore, TableLayout};
+use lambda_idempotency::dynamodb::{DynamoDbError, DynamoDbStore};
 use lambda_idempotency::protocol::record::{NewClaim, Owner};
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{
@@ -316,8 +316,8 @@ async fn a_table_with_another_key_schema_is_explained(server: Server) {
     ));
 
     let simple = server.idempotency_table().await;
-    let layout = TableLayout::default().composite_key("id", "all", "sk");
-    let store = DynamoDbStore::new(server.client(), simple).layout(layout);
+    let store = DynamoDbStore::new(server.client(), simple)
+        .layout(|layout| layout.composite_key("id", "all", "sk"));
     let error = run(
         &Idempotency::builder(store)
             .clock(VirtualClock)

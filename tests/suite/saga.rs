@@ -664,7 +664,7 @@ async fn a_step_that_may_have_happened_stays_so_where_its_next_note_fails() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_error_of_a_second_try_says_nothing_of_the_first() {
+async fn a_transient_error_of_a_second_try_says_nothing_of_the_first() {
     let bench = bench(false, None);
     let checkout = async |claim: Claim, this: &str| {
         let mut saga = claim.saga::<Shop>()?;

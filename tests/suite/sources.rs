@@ -64,14 +64,11 @@ fn layer<Src: Source>(once: &Idempotency) -> BatchLayer<Src, Value, &'static str
 }
 
 /// Delivers an event to a handler that this world decides on.
-async fn deliver<Src: Source>(
+async fn deliver<Src: Source + DeserializeOwned>(
     layer: BatchLayer<Src, Value, &'static str>,
     world: &World,
     event: &str,
-) -> Result<Src::Reply, BatchError>
-where
-    Src::Event: DeserializeOwned,
-{
+) -> Result<Src::Reply, BatchError> {
     let world = world.clone();
     let mut worker = layer.handler(move |message: Message<Src, Value>| {
         let result = world.handle(message.id());

@@ -13,12 +13,14 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 use aws_sdk_dynamodb::config::{IdentityCache, Region};
 use lambda_idempotency::batch::Selector;
-use lambda_idempotency::dynamodb::{DynamoDbStore, TableLayout, TableNotNamed};
-use lambda_idempotency::http::{DocumentationUrl, IdempotencyLayer, RoutePolicy};
+use lambda_idempotency::dynamodb::DynamoDbStore;
+use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy};
 use lambda_idempotency::protocol::record::{Found, RecordWrite};
 use lambda_idempotency::store::{Answer, MemoryStore, Store};
 use lambda_idempotency::testing::conformance;
-use lambda_idempotency::{Idempotency, Key, OnStoreUnavailable, Pointer, RecordId, StoreError};
+use lambda_idempotency::{
+    BuildError, Idempotency, Key, OnStoreUnavailable, Pointer, RecordId, StoreError,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
@@ -54,15 +56,20 @@ async fn each_error_of_a_start_up_is_printed_as_what_it_says() {
     };
     let config = aws_sdk_dynamodb::Config::builder().behavior_version_latest();
     let client = Client::from_conf(config.build());
-    let clashing = TableLayout::default().status("data");
     let store = DynamoDbStore::new(client, "idempotency");
     let of = |store| Idempotency::builder(store).namespace("shop").build();
-    let (nowhere, layout) = (of(store.clone()), of(store.layout(clashing)));
+    let (nowhere, layout) = (
+        of(store.clone()),
+        of(store.layout(|layout| layout.status = "data".into())),
+    );
     let unnamed = Idempotency::builder(MemoryStore::new()).build();
     let named = Idempotency::builder(MemoryStore::new()).namespace("shop");
     let layer = IdempotencyLayer::unscoped(named.build().unwrap());
     for ((printed, said), advice) in [
-        (printed(TableNotNamed), "set the environment variable"),
+        (
+            printed(BuildError::TableNotNamed),
+            "set the environment variable",
+        ),
         (printed(unnamed.unwrap_err()), "call `.namespace(\"…\")`"),
         (printed(name("")), "call `.namespace(\"…\")`"),
         (printed(name("a#b")), "without `#`"),
@@ -84,11 +91,16 @@ async fn each_error_of_a_start_up_is_printed_as_what_it_says() {
             "is no JMESPath expression",
         ),
         (
-            printed(layer.route("POST orders", RoutePolicy::off()).unwrap_err()),
+            printed(
+                layer
+                    .clone()
+                    .route("POST orders", RoutePolicy::off())
+                    .unwrap_err(),
+            ),
             "write it as",
         ),
         (
-            printed("/retries".parse::<DocumentationUrl>().unwrap_err()),
+            printed(layer.documentation("/retries").unwrap_err()),
             "give an absolute https address",
         ),
         (

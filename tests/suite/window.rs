@@ -1,23 +1,25 @@
 //! A window of keys as its own store: cheap, and lossy by its name.
 
+use std::fmt;
 use std::io::Error as HandlerError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lambda_idempotency::sqs::BatchLayer;
-use lambda_idempotency::window::{LossyStore, Window};
+use lambda_idempotency::store::Store;
+use lambda_idempotency::window::Window;
 use lambda_idempotency::{Error, Fingerprint, Idempotency, Key, Omission, Outcome};
 use tower::Service;
 
 use crate::metrics::Counted;
 use crate::support::events::{batch, message};
 
-fn engine(store: &LossyStore) -> Idempotency {
+fn engine(store: &(impl Store + Clone)) -> Idempotency {
     let builder = Idempotency::builder(store.clone()).namespace("lossy");
     builder.build().unwrap()
 }
 
-fn lossy() -> LossyStore {
+fn lossy() -> impl Store + Clone + fmt::Debug {
     Window::lossy(10_000, 0.001).unwrap()
 }
 

@@ -15,7 +15,7 @@ pub struct Completed {
     /// Its outcome, where the record itself keeps it as text.
     pub outcome: Option<String>,
     /// The generation of the keys that its handler derived:
-    /// [`Journal::key_generation`](lambda_idempotency::protocol::journal::Journal::key_generation).
+    /// `Journal::key_generation`.
     pub key_generation: u32,
 }
 

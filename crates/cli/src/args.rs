@@ -123,7 +123,7 @@ pub(crate) fn filled(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Takes the namespaces that an engine takes: no record is in another one.
+/// Checks a namespace as the engine does.
 fn namespace(text: &str) -> Result<String, String> {
     let engine = Idempotency::builder(MemoryStore::new()).disabled(false);
     let built = engine.namespace(filled(text)?).build();

@@ -217,7 +217,7 @@ impl Context {
         let table = self.table().await?;
         let store = DynamoDbStore::new(table.client.clone(), table.name.clone());
         Ok(Records {
-            store: Arc::new(store.layout(table.layout.clone())),
+            store: Arc::new(store.layout(|layout| layout.clone_from(&table.layout))),
             place: Place::DynamoDb(Box::new(table)),
         })
     }
@@ -264,21 +264,23 @@ pub(crate) fn id_attribute(names: &Layout) -> String {
 
 /// The layout that the flags describe.
 pub(crate) fn layout(names: &Layout) -> TableLayout {
-    let mut layout = TableLayout::default().key(&names.partition_key);
+    let mut layout = TableLayout::default();
+    layout.key(&names.partition_key);
     if let (Some(sort), Some(value)) = (&names.sort_key, &names.partition_value) {
-        layout = layout.composite_key(&names.partition_key, value, sort);
+        layout.composite_key(&names.partition_key, value, sort);
     }
     if let Some(spread) = names.spread {
-        layout = layout.spread(spread);
+        layout.spread = spread;
     }
     for (of, name) in &names.attribute {
-        layout = match of.as_str() {
-            "status" => layout.status(name),
-            "expiration" => layout.expiration(name),
-            "in_progress_expiration" => layout.in_progress_expiration(name),
-            "data" => layout.data(name),
-            _ => layout.validation(name),
+        let attribute = match of.as_str() {
+            "status" => &mut layout.status,
+            "expiration" => &mut layout.expiration,
+            "in_progress_expiration" => &mut layout.in_progress_expiration,
+            "data" => &mut layout.data,
+            _ => &mut layout.validation,
         };
+        attribute.clone_from(name);
     }
     layout
 }

@@ -24,7 +24,7 @@ pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(path).map_err(|error| Failure::file(path, error))
 }
 
-/// Reads a file's text. Bytes that are none would be taken for others.
+/// Reads a file's text. Invalid UTF-8 is an error.
 pub(crate) fn text(path: &Path) -> Result<String, Failure> {
     String::from_utf8(bytes(path)?)
         .map_err(|error| Failure::file(path, io::Error::other(error.utf8_error())))

@@ -15,7 +15,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::testing::{ManualClock, TestDynamoDb};
-use lambda_idempotency::{BoxError, Clock, Fingerprint, Idempotency, Key, Outcome};
+use lambda_idempotency::{Clock, Fingerprint, Idempotency, Key, Outcome};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
@@ -29,6 +29,8 @@ mod wire;
 #[path = "../../../tests/suite/diagrams/words.rs"]
 #[allow(clippy::indexing_slicing, clippy::unwrap_used)]
 mod words;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 const LEASE: Duration = Duration::from_mins(1);
 const ORDER: &str = "A-17";

@@ -11,7 +11,6 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use lambda_idempotency::BoxError;
 use tokio::net::TcpListener;
 
 use crate::{Stage, lock};
@@ -59,7 +58,7 @@ async fn relay(
     stage: Arc<Stage>,
     client: Client<HttpConnector, Full<Bytes>>,
     request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, BoxError> {
+) -> Result<Response<Full<Bytes>>, crate::BoxError> {
     let (mut parts, body) = request.into_parts();
     let lane = parts.uri.path().trim_matches('/').replace('-', " ");
     let target = parts

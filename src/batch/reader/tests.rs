@@ -8,7 +8,7 @@ use crate::batch::key::KeySource;
 use crate::batch::report::unknown;
 use crate::protocol::causes::unlinked;
 use crate::protocol::key::{DEFAULT_MAX_TOKEN_CHARS, Namespace};
-use crate::sqs::Sqs;
+use crate::sqs::SqsEvent;
 
 pub(in crate::batch) fn message(id: &str, body: &str) -> SqsMessage {
     let mut message = SqsMessage::default();
@@ -29,10 +29,10 @@ const NOTHING: Option<Identify> = None;
 /// A batch of which each message was looked at, and nothing has run.
 pub(in crate::batch) struct Plan {
     pub(in crate::batch) fates: Vec<Fate>,
-    pub(in crate::batch) ready: Vec<Ready<Sqs, Value>>,
+    pub(in crate::batch) ready: Vec<Ready<SqsEvent, Value>>,
 }
 
-fn plan_with<F>(mut planner: Planner<'_, Sqs, Value, F>, messages: Vec<SqsMessage>) -> Plan
+fn plan_with<F>(mut planner: Planner<'_, SqsEvent, Value, F>, messages: Vec<SqsMessage>) -> Plan
 where
     F: Fn(&Key) -> Result<RecordId, KeyError>,
 {
@@ -54,7 +54,7 @@ where
     plan
 }
 
-fn keyed(key: KeySource<Sqs, Value>) -> Reader<Sqs, Value> {
+fn keyed(key: KeySource<SqsEvent, Value>) -> Reader<SqsEvent, Value> {
     Reader {
         key,
         ..Reader::new()

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::batch::reader::tests::{Plan, message, plan};
 use crate::batch::report::*;
-use crate::sqs::Sqs;
+use crate::sqs::SqsEvent;
 
 /// Few ids, keys and amounts, so that they meet; bodies that are missing, garbled, or without a
 /// key.
@@ -71,7 +71,7 @@ proptest! {
         messages in prop::collection::vec(any_message(), 0..24),
         ends in prop::collection::vec(any_end(), 24),
     ) {
-        let ids = ids::<Sqs>(&messages).unwrap();
+        let ids = ids::<SqsEvent>(&messages).unwrap();
         let Plan { mut fates, ready, .. } = plan(messages);
         for (ready, end) in ready.iter().zip(ends) {
             match end {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::batch::reader::tests::{message, plan};
 use crate::protocol::causes::unlinked;
-use crate::sqs::Sqs;
+use crate::sqs::SqsEvent;
 
 #[test]
 fn a_body_that_does_not_decode_is_not_quoted() {
@@ -147,9 +147,9 @@ fn an_id_is_reported_once_in_the_order_of_the_batch() {
 fn a_message_without_an_id_is_found() {
     let mut nameless = message("", "1");
     assert_eq!(
-        ids::<Sqs>(&[message("m-1", "1"), nameless.clone()]).unwrap_err(),
+        ids::<SqsEvent>(&[message("m-1", "1"), nameless.clone()]).unwrap_err(),
         1
     );
     nameless.message_id = None;
-    assert_eq!(ids::<Sqs>(&[nameless]).unwrap_err(), 0);
+    assert_eq!(ids::<SqsEvent>(&[nameless]).unwrap_err(), 0);
 }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use aws_lambda_events::event::sqs::{SqsEvent, SqsMessage};
+use aws_lambda_events::event::sqs::SqsMessage;
 use lambda_runtime::{Context, LambdaEvent};
 use tokio::time::Instant;
 
@@ -9,7 +9,7 @@ use crate::OnCrash;
 use crate::batch::reader::tests::message;
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::Key;
-use crate::sqs::{BatchLayer, Sqs};
+use crate::sqs::{BatchLayer, SqsEvent};
 use crate::store::MemoryStore;
 
 fn engine() -> Idempotency {
@@ -22,7 +22,7 @@ async fn the_record_of_a_message_that_failed_has_the_kind_of_its_error() {
     let once = engine();
     let mut worker = BatchLayer::new(once.clone())
         .operation("charge")
-        .handler(|_: Message<Sqs, u32>| async { Err::<(), _>(std::fmt::Error) });
+        .handler(|_: Message<SqsEvent, u32>| async { Err::<(), _>(std::fmt::Error) });
     let mut event = SqsEvent::default();
     event.records = vec![message("m-1", "7")];
     let event = LambdaEvent::new(event, Context::default());
@@ -44,7 +44,7 @@ async fn a_panic_of_the_closure_that_judges_an_error_is_no_crash_of_the_handler(
     let has_failed = Arc::new(AtomicBool::new(false));
     let mut worker = BatchLayer::new(once)
         .permanent(|_: &std::fmt::Error| -> bool { panic!("on purpose") })
-        .handler(move |_: Message<Sqs, u32>| {
+        .handler(move |_: Message<SqsEvent, u32>| {
             let has_failed = has_failed.swap(true, Ordering::Relaxed);
             async move { has_failed.then_some(()).ok_or(std::fmt::Error) }
         });
@@ -64,7 +64,7 @@ async fn a_message_is_cancelled_when_the_reserve_begins() {
     let Ok(Begun::Run(run)) = claimed else {
         panic!("{claimed:?}")
     };
-    let until = |stop_at| Message::<Sqs, ()> {
+    let until = |stop_at| Message::<SqsEvent, ()> {
         body: (),
         claim: run.claim().clone(),
         metadata: SqsMessage::default(),
@@ -88,7 +88,7 @@ async fn a_raw_id_is_the_whole_id_of_its_record() {
     let once = engine();
     let mut worker = BatchLayer::new(once.clone())
         .raw_id(|body: &u32, _| format!("payments.charge#{body}"))
-        .handler(|_: Message<Sqs, u32>| async { Ok::<_, std::fmt::Error>(()) });
+        .handler(|_: Message<SqsEvent, u32>| async { Ok::<_, std::fmt::Error>(()) });
     let mut event = SqsEvent::default();
     event.records = vec![message("m-1", "7")];
     let event = LambdaEvent::new(event, Context::default());

@@ -4,7 +4,7 @@ use aws_lambda_events::event::sqs::SqsMessage;
 use proptest::prelude::*;
 
 use super::*;
-use crate::sqs::Sqs;
+use crate::sqs::SqsEvent;
 
 fn groups(names: &str) -> Vec<Option<String>> {
     let group = |name: char| (name != '.').then(|| name.to_string());
@@ -140,7 +140,7 @@ fn a_message_is_in_the_group_that_its_source_names_where_groups_are_ordered() {
         (Order::Groups, [Some("a"), Some("b"), Some("")]),
         (Order::Batch, [Some(""); 3]),
     ] {
-        let groups = order.groups::<Sqs>(&messages);
+        let groups = order.groups::<SqsEvent>(&messages);
         let groups: Vec<_> = groups.iter().map(Option::as_deref).collect();
         assert_eq!(groups, expected, "{order:?}");
     }

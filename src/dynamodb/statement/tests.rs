@@ -185,7 +185,9 @@ fn a_parameter_counts_by_what_it_holds() {
 
 #[test]
 fn quotes_in_names_are_doubled() {
-    let layout = TableLayout::default().expiration("it's").data("a\"b");
+    let mut layout = TableLayout::default();
+    layout.expiration = "it's".into();
+    layout.data = "a\"b".into();
     let text = |verb, change| statements(verb, "ta\"ble", &layout).make(change).text;
     let insert = text(Verb::Insert, change::of(&layout, &claim(None).into()));
     assert!(
@@ -313,7 +315,11 @@ fn a_change_whose_condition_is_not_kept_fits_no_shape_not_even_its_own() {
     };
     let pending = StepEntry::new(StepState::Pending, 1, 1, writes.time());
     let step = StepNote::new("charge", pending);
-    let amendment = Amendment::new(writes.id(), writes.owner(), step);
+    let amendment = Amendment {
+        id: writes.id(),
+        owner: writes.owner(),
+        step,
+    };
     for write in [renewal.into(), amendment.into()] {
         let shape = Shape::of(&change::of(&layout, &write));
         assert!(!shape.fits(&change::of(&layout, &write)), "{write:?}");

@@ -513,7 +513,10 @@ async fn what_a_cancelled_transaction_does_not_show_is_read() {
     let outcome = StoredOutcome::Inline("1".to_owned());
     let (id, owner) = (RecordId::unkeyed("1"), Owner::from_stored("me"));
     let completion = Completion::new(id, owner, outcome, EpochMillis(9), EpochSeconds(10));
-    let record = Final::new(completion, Basis::Claimed);
+    let record = Final {
+        completion,
+        basis: Basis::Claimed,
+    };
     let writes = [Write::from(paid)];
     let cancelled = |record: &str, write: &str| {
         let reasons = json!([{ "Code": record }, { "Code": write }]);

@@ -24,7 +24,13 @@ async fn kept(sizes: &[usize]) -> Vec<Option<usize>> {
         panic!("it is claimed");
     };
     let tombstone = Owner::random().unwrap();
-    let release = Release::new(request.id.clone(), hold.owner.clone(), tombstone);
+    let release = Release {
+        id: request.id.clone(),
+        owner: hold.owner.clone(),
+        tombstone,
+        last_error: None,
+        forget_fingerprint: false,
+    };
     run.engine.leave_for_later(request, hold, release, 0);
     for size in sizes {
         let completion = Completion {

@@ -465,7 +465,8 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
                 Ok(Err(error)) => {
                     let is_permanent = (self.permanent)(&error);
                     let unsure = step.is_unsure(&error);
-                    turn.fail(error_kind::<E>(), is_permanent || unsure).await;
+                    let may_be_done = is_permanent || unsure || turn.was_pending;
+                    turn.fail(error_kind::<E>(), may_be_done).await;
                     if is_permanent {
                         return self.get_stuck(undo_name).await;
                     }

@@ -68,10 +68,10 @@ async fn a_claim_tells_its_time_and_its_writes() {
             Some(LEASE.saturating_sub(Duration::from_secs(7)))
         );
         assert_eq!(claim.deadline(), Some((began + LEASE).into()));
-        assert_eq!(claim.writes(), 0);
+        assert_eq!(claim.collected().count(), 0);
         claim.write(Write::new("a business write")).unwrap();
         claim.write(Write::new("another")).unwrap();
-        assert_eq!(claim.writes(), 2);
+        assert_eq!(claim.collected().count(), 2);
         assert!(claim.is_protected());
         assert_eq!((claim.operation(), claim.attempt()), ("charge", 1));
         Err::<i32, _>("done")

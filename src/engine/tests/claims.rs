@@ -107,7 +107,13 @@ async fn an_attempt_that_began_counts_however_it_ended_after_one_that_did_not_st
             let held = record(&once).await.unwrap();
             let id = once.record_id(&key()).unwrap();
             let tombstone = Owner::from_stored("released-by-hand");
-            let release = Release::new(id, held.owner.unwrap(), tombstone);
+            let release = Release {
+                id,
+                owner: held.owner.unwrap(),
+                tombstone,
+                last_error: None,
+                forget_fingerprint: false,
+            };
             let table = &once.store.table;
             table.write(&release.into(), soon()).await.unwrap();
         } else {

@@ -20,7 +20,7 @@ fn store() -> StoreError {
 /// One error of each word, and further ones.
 fn errors() -> Vec<Own> {
     let no_json = std::collections::HashMap::from([((1, 2), 3)]);
-    let obstacles: Vec<Obstacle> = vec![
+    let obstacles: Vec<Error<Infallible>> = vec![
         Error::Failed(Failure::unknown()),
         Error::InFlight {
             retry_after: Duration::from_secs(1),

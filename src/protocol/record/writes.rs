@@ -179,7 +179,6 @@ impl Completion {
 
 /// A longer lease, to be written under the fence; it never shortens one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub struct Renewal {
     /// The id of the record.
     pub id: RecordId,
@@ -191,21 +190,8 @@ pub struct Renewal {
     pub expiration: EpochSeconds,
 }
 
-impl Renewal {
-    /// Makes a renewal up to this lease.
-    pub fn new(id: RecordId, owner: Owner, lease: EpochMillis, expiration: EpochSeconds) -> Self {
-        Self {
-            id,
-            owner,
-            lease,
-            expiration,
-        }
-    }
-}
-
 /// A step's entry in the journal of a record in progress, to be written under the fence.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub struct Amendment {
     /// The id of the record.
     pub id: RecordId,
@@ -215,16 +201,8 @@ pub struct Amendment {
     pub step: StepNote,
 }
 
-impl Amendment {
-    /// Makes an amendment by this entry.
-    pub fn new(id: RecordId, owner: Owner, step: StepNote) -> Self {
-        Self { id, owner, step }
-    }
-}
-
 /// The end of a lease, to be written under the fence. Nothing is deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub struct Release {
     /// The id of the record.
     pub id: RecordId,
@@ -238,22 +216,8 @@ pub struct Release {
     pub forget_fingerprint: bool,
 }
 
-impl Release {
-    /// Makes a release without an error, which keeps the fingerprint.
-    pub fn new(id: RecordId, owner: Owner, tombstone: Owner) -> Self {
-        Self {
-            id,
-            owner,
-            tombstone,
-            last_error: None,
-            forget_fingerprint: false,
-        }
-    }
-}
-
 /// An operator's changes to a record, of any status, in one write. The rest of the record stays.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub struct Intervention {
     /// The id of the record.
     pub id: RecordId,
@@ -290,41 +254,13 @@ pub enum Ended {
     },
 }
 
-impl Intervention {
-    /// Makes an intervention that leaves the journal as it is.
-    pub fn new(
-        id: RecordId,
-        seen: Version,
-        owner: Owner,
-        expiration: EpochSeconds,
-        end: Ended,
-    ) -> Self {
-        Self {
-            id,
-            seen,
-            owner,
-            expiration,
-            steps: Vec::new(),
-            end,
-        }
-    }
-}
-
 /// A record that becomes final together with business writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Final {
     /// The completion.
     pub completion: Completion,
     /// The state that the store must find.
     pub basis: Basis,
-}
-
-impl Final {
-    /// Makes a final record from its completion and what the store must find before.
-    pub fn new(completion: Completion, basis: Basis) -> Self {
-        Self { completion, basis }
-    }
 }
 
 /// The basis is the state of a key in which a [`Final`] applies.

@@ -130,7 +130,11 @@ fn an_entry_takes_its_texts_and_what_holds_them() {
     let claimed = Record::new(Status::InProgress, EpochSeconds(100));
     assert_eq!(size(&id(1), &claimed), bare);
     let content = Place::Record(vec![0; 7]);
-    let packed = PackedOutcome::from_stored("digest", 1_000, content);
+    let packed = PackedOutcome {
+        sha256: "digest".to_owned(),
+        bytes: 1_000,
+        place: content,
+    };
     let mut compressed = outcome("");
     compressed.outcome = Some(StoredOutcome::Packed(packed));
     assert_eq!(size(&id(1), &compressed), bare + "digest".len() + 7);

@@ -91,8 +91,11 @@ pub(super) async fn every_outcome_comes_back_as_it_was(bench: &Bench<'_>) -> Che
         Place::Object(owner()?),
     ];
     for (position, place) in places.into_iter().enumerate() {
-        let outcome =
-            StoredOutcome::Packed(PackedOutcome::from_stored("0f", u64::from(u32::MAX), place));
+        let outcome = StoredOutcome::Packed(PackedOutcome {
+            sha256: "0f".to_owned(),
+            bytes: u64::from(u32::MAX),
+            place,
+        });
         let name = format!("packed-{position}");
         completes(bench, &name, Status::Completed, outcome).await?;
     }
@@ -242,7 +245,11 @@ fn ends() -> [Ended; 5] {
         outcome,
         completed_at: AT,
     };
-    let packed = PackedOutcome::from_stored("0f".repeat(32), 7, Place::Record(b"seven".to_vec()));
+    let packed = PackedOutcome {
+        sha256: "0f".repeat(32),
+        bytes: 7,
+        place: Place::Record(b"seven".to_vec()),
+    };
     [
         stored(Status::Completed, StoredOutcome::Inline("17".to_owned())),
         Ended::Released { last_error: None },
@@ -260,19 +267,24 @@ fn ends() -> [Ended; 5] {
 fn over(claim: &NewClaim, seen: &Record, end: Ended) -> Result<Intervention, String> {
     let expiration = EpochSeconds(seen.expiration.0 + 60);
     let seen = Version::of(seen);
-    Ok(Intervention::new(
-        claim.id.clone(),
+    Ok(Intervention {
+        id: claim.id.clone(),
         seen,
-        owner()?,
+        owner: owner()?,
         expiration,
         end,
-    ))
+        steps: Vec::new(),
+    })
 }
 
 pub(super) async fn an_operator_ends_a_record_of_any_status(bench: &Bench<'_>) -> Check {
     let claim = bench.claimed("intervention").await?;
     let step = note("charge", 1, "1");
-    let charged = Amendment::new(claim.id.clone(), claim.owner.clone(), step);
+    let charged = Amendment {
+        id: claim.id.clone(),
+        owner: claim.owner.clone(),
+        step,
+    };
     bench.applies("a note", charged).await?;
     for (number, end) in (2..).zip(ends()) {
         let seen = bench.record(&claim.id).await?;
@@ -309,7 +321,11 @@ pub(super) async fn an_intervention_needs_the_exact_version(bench: &Bench<'_>) -
 pub(super) async fn an_intervention_with_an_older_step_is_refused(bench: &Bench<'_>) -> Check {
     let claim = bench.claimed("intervention-step").await?;
     let step = note("charge", 2, "1");
-    let charged = Amendment::new(claim.id.clone(), claim.owner.clone(), step);
+    let charged = Amendment {
+        id: claim.id.clone(),
+        owner: claim.owner.clone(),
+        step,
+    };
     bench.applies("a note", charged).await?;
     let seen = bench.record(&claim.id).await?;
     let mut write = over(&claim, &seen, Ended::Released { last_error: None })?;

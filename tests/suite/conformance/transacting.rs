@@ -2,7 +2,6 @@
 
 use aws_sdk_dynamodb::types::{AttributeValue, Put};
 use lambda_idempotency::protocol::packed::{LargeOutcome, Place};
-use lambda_idempotency::store::transaction::Write;
 
 use super::*;
 
@@ -13,7 +12,7 @@ struct Transacting {
 }
 
 impl Store for Transacting {
-    fn admission(&self) -> Option<Admission> {
+    fn admission(&self) -> Option<fn(&[Write], &Write) -> Result<(), WriteError>> {
         self.inner.admission()
     }
 

@@ -1,9 +1,9 @@
 //! Several effects: in one transaction, in steps, and as an event that leaves with them.
 
 use aws_sdk_dynamodb::types::{AttributeValue, Put, Update};
-use lambda_idempotency::dynamodb::outbox::{Event as OutboxEvent, Outbox};
+use lambda_idempotency::dynamodb::outbox::{Event as OutboxEvent, Outbox, OutboxError};
 use lambda_idempotency::store::transaction::WriteError;
-use lambda_idempotency::{BoxError, Key, StepError};
+use lambda_idempotency::{Key, StepError};
 use serde_json::json;
 
 use super::stage::{Diagram, Stage, TABLE, Table, payload};
@@ -130,7 +130,7 @@ pub(super) async fn outbox() -> Diagram {
         async move |claim| {
             let event = OutboxEvent::new("order.created", "A-17");
             let id = outbox.emit(&claim, event, &json!({ "order_id": "A-17" }))?;
-            Ok::<_, BoxError>(id)
+            Ok::<_, OutboxError>(id)
         },
     );
     let id = run.await.unwrap().into_inner();

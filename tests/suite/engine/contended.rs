@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicI64;
 use lambda_idempotency::protocol::record::{Basis, Owner, RELEASED, RecordWrite};
 use lambda_idempotency::protocol::transition;
 use lambda_idempotency::store::Answer;
-use lambda_idempotency::store::transaction::{Admission, Commit, Committed};
+use lambda_idempotency::store::transaction::{Commit, Committed, Write, WriteError};
 use lambda_idempotency::{EpochSeconds, RecordId, StoreError};
 
 use super::*;
@@ -23,7 +23,7 @@ impl Contended {
 }
 
 impl Store for Contended {
-    fn admission(&self) -> Option<Admission> {
+    fn admission(&self) -> Option<fn(&[Write], &Write) -> Result<(), WriteError>> {
         Some(|_, _| Ok(()))
     }
 

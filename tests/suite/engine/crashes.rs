@@ -153,7 +153,10 @@ async fn derived_keys_are_equal_in_every_attempt_and_differ_by_effect() {
                 claim.derive_key("mail")
             )))
         });
-        run.await.unwrap_err().into_handler().unwrap().to_string()
+        match run.await {
+            Err(Error::Handler(error)) => error.to_string(),
+            other => panic!("{other:?}"),
+        }
     };
     let first = keys().await;
     assert_eq!(first, keys().await);

@@ -60,13 +60,13 @@ impl Pair {
         self.table.inject(call, fault);
         let verdict = |result: &Result<String, &'static str>| match result {
             Err("permanently") => Verdict::Fail,
-            other => Verdict::of(other),
+            other => other.into(),
         };
         let run = self
             .once
             .run_with(key(), payload(), |_| async { result }, verdict);
         drop_when(tokio::time::sleep(Duration::from_millis(1)), run).await;
-        assert_eq!(self.table.met()[&(call, fault.name())], 1);
+        assert_eq!(self.table.met()[&(call, &*fault.to_string())], 1);
     }
 }
 

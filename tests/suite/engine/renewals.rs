@@ -253,7 +253,13 @@ async fn a_lost_fence_ends_the_handler_before_the_lease_is_over() {
         let id = bench.once.record_id(&key()).unwrap();
         let owner = record.owner.unwrap();
         let tombstone = lambda_idempotency::protocol::record::Owner::random().unwrap();
-        let release = lambda_idempotency::protocol::record::Release::new(id, owner, tombstone);
+        let release = lambda_idempotency::protocol::record::Release {
+            id,
+            owner,
+            tombstone,
+            last_error: None,
+            forget_fingerprint: false,
+        };
         let deadline = Instant::now() + LEASE;
         bench.store.write(&release.into(), deadline).await.unwrap();
         assert!(!claim.is_over());

@@ -214,7 +214,7 @@ async fn a_missing_permission_is_named_and_nothing_was_written(server: Server) {
     let Err(Error::NotCommitted(StoreError::Denied(reason))) = denied else {
         panic!("{denied:?}")
     };
-    assert_eq!(denied_action(&reason), Some("dynamodb:PutItem"));
+    assert_eq!(denied_action(reason.as_ref()), Some("dynamodb:PutItem"));
 }
 
 on_each_server!(it_works_in_a_table_with_a_composite_key);

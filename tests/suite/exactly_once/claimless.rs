@@ -328,7 +328,7 @@ async fn a_missing_permission_is_named_and_nothing_was_written(server: Server) {
     let Err(Error::NotCommitted(StoreError::Denied(reason))) = denied else {
         panic!("{denied:?}")
     };
-    let action = denied_action(&reason).unwrap();
+    let action = denied_action(reason.as_ref()).unwrap();
     assert!(action.contains("ConditionCheckItem"));
 }
 

@@ -11,7 +11,8 @@ use crate::support::Server;
 on_each_server!(a_chosen_header_belongs_to_the_request);
 async fn a_chosen_header_belongs_to_the_request(server: Server) {
     let chosen = |layer: IdempotencyLayer| {
-        layer.fingerprint_headers([HeaderName::from_static("x-currency")])
+        let currency = HeaderName::from_static("x-currency");
+        layer.settings(|settings| settings.fingerprint_headers = vec![currency])
     };
     for door in Door::ALL {
         let api = Api::configured(&server, |once| once, chosen, place_order).await;
@@ -38,7 +39,8 @@ on_each_server!(fields_that_are_left_out_may_differ_between_retries);
 async fn fields_that_are_left_out_may_differ_between_retries(server: Server) {
     let without = |layer: IdempotencyLayer| {
         let fields = ["/sent_at", "/client/trace"];
-        layer.fingerprint_without(fields.map(|field| field.parse().unwrap()))
+        let fields = fields.map(|field| field.parse().unwrap());
+        layer.settings(|settings| settings.fingerprint_without = fields.into())
     };
     let api = Api::configured(&server, |once| once, without, place_order).await;
     let call = |body| Door::Http.post("k-1").json(body);
@@ -72,7 +74,9 @@ fn a_pointer_that_cannot_be_meant_stops_the_start_up() {
 
 on_each_server!(a_pointer_to_the_whole_body_leaves_nothing_out);
 async fn a_pointer_to_the_whole_body_leaves_nothing_out(server: Server) {
-    let without = |layer: IdempotencyLayer| layer.fingerprint_without(["".parse().unwrap()]);
+    let without = |layer: IdempotencyLayer| {
+        layer.settings(|settings| settings.fingerprint_without = vec!["".parse().unwrap()])
+    };
     let api = Api::configured(&server, |once| once, without, place_order).await;
     let call = |body| Door::Http.post("k-1").json(body);
     assert_eq!(api.send(&call("1")).await.status, 201);

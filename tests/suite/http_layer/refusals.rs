@@ -20,7 +20,9 @@ use crate::support::{Fault, Proxy, Server, VirtualClock};
 on_each_server!(a_refusal_links_to_the_apis_own_documentation);
 async fn a_refusal_links_to_the_apis_own_documentation(server: Server) {
     let documented = |layer: IdempotencyLayer| {
-        layer.documentation("https://docs.shop.example/retries".parse().unwrap())
+        layer
+            .documentation("https://docs.shop.example/retries")
+            .unwrap()
     };
     let api = Api::configured(&server, |once| once, documented, place_order).await;
     api.send(&Door::Http.post("k-1").json("1")).await;

@@ -14,7 +14,7 @@ fn answering(once: &Idempotency, seen: &Seen) -> InvokeLayer<Settlement, SettleE
         .permanent(|error| matches!(error, SettleError::Closed))
         .on_rejected(move |event, why| {
             seen.lock().unwrap().push((event.get().to_owned(), why));
-            async move { Ok::<_, SettleError>(json!({ "rejected": why.as_str() })) }
+            async move { Ok::<_, SettleError>(json!({ "rejected": why.to_string() })) }
         })
 }
 
@@ -40,7 +40,7 @@ async fn a_hook_answers_what_no_retry_mends_and_nothing_else() {
         assert_eq!(answer, json!({ "rejected": why }).to_string());
         let (event, rejection) = seen.lock().unwrap().pop().unwrap();
         assert_eq!(event, payload.to_string());
-        assert_eq!(rejection.as_str(), why);
+        assert_eq!(rejection.to_string(), why);
     }
     let unreachable = error_type(&function, &settlement("s-3", 1)).await;
     assert_eq!(unreachable, "Unreachable");
@@ -97,7 +97,8 @@ async fn a_hook_changes_replays_and_no_first_answer() {
         answer["attempt"] = replayed.replay.attempt.into();
         Ok(answer)
     });
-    let layer = layer.fingerprint_without(["/broken".parse().unwrap()]);
+    let broken = "/broken".parse().unwrap();
+    let layer = layer.settings(|settings| settings.fingerprint_without = vec![broken]);
     let function = counting(layer, &runs);
     let first = r#"{"amount":5,"run":1}"#;
     assert_eq!(

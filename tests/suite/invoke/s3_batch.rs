@@ -191,7 +191,7 @@ async fn an_object_key_that_does_not_decode_is_permanent_and_a_hook_may_answer_i
     assert!(text.starts_with("Idempotency.WrongEvent: "), "{text}");
     assert!(!text.contains("hunter2"), "{text}");
     let layer = InvokeLayer::s3_batch(engine())
-        .on_rejected(|_, why| async move { Ok::<_, SettleError>(why.as_str()) });
+        .on_rejected(|_, why| async move { Ok::<_, SettleError>(why.to_string()) });
     let answered = result(&thumbnails(layer, &runs), &undecodable).await;
     assert_eq!(answered, expected("Succeeded", "undecodable"));
     assert_eq!(runs.take(), 0);

@@ -11,6 +11,7 @@ const PAGE: &str = "docs/reference/settings.md";
 /// Types whose methods make a value, and set nothing up.
 const VALUES: &[&str] = &[
     "Event",
+    "Journal",
     "Key",
     "Latest",
     "Once",
@@ -27,15 +28,17 @@ const VALUES: &[&str] = &[
     "Write",
 ];
 
-/// The files of structs of fields, the builder or layer that has them, and the module that gives them.
+/// The files of structs of fields, the type whose settings they are, and the module that gives them.
 const FIELDS: &[(&str, &str, &str)] = &[
     ("src/engine/settings.rs", "Builder", "lambda_idempotency"),
     ("src/batch/settings.rs", "BatchLayer", "batch"),
     ("src/http/settings.rs", "IdempotencyLayer", "http"),
     ("src/invoke/settings.rs", "InvokeLayer", "invoke"),
+    ("src/dynamodb/layout.rs", "TableLayout", "dynamodb"),
 ];
 
-/// A public method that gives the type back, or the service of a layer, or a public field of `Settings`:
+/// A public method that gives or changes the type, or gives the service of a layer, or a public field of
+/// `Settings` or `TableLayout`:
 /// with its documentation, and the end of the address of that.
 struct Setting {
     of: String,
@@ -48,7 +51,7 @@ fn settings(folder: &str) -> Vec<Setting> {
     let mut found = Vec::new();
     for (path, code) in sources(&[folder]) {
         let mut of = String::new();
-        let mut fields_of = None;
+        let (mut item, mut fields_of) = ("", None);
         let mut doc = String::new();
         let mut lines = code.lines();
         while let Some(line) = lines.next() {
@@ -56,7 +59,8 @@ fn settings(folder: &str) -> Vec<Setting> {
                 let head = line.split(" for ").last().unwrap_or_default();
                 of = type_of(head);
                 doc.clear();
-            } else if line == "pub struct Settings {" {
+            } else if let Some(name) = struct_of_fields(line) {
+                item = name;
                 let owner = FIELDS.iter().find(|(file, ..)| path.ends_with(file));
                 fields_of = Some(owner.unwrap_or_else(|| panic!("{}", path.display())));
                 doc.clear();
@@ -67,7 +71,7 @@ fn settings(folder: &str) -> Vec<Setting> {
                     of: (*of).to_owned(),
                     name: name.to_owned(),
                     doc: std::mem::take(&mut doc),
-                    address: format!("/{module}/struct.Settings.html#structfield.{name}"),
+                    address: format!("/{module}/struct.{item}.html#structfield.{name}"),
                 });
             } else if let Some(text) = line.strip_prefix("    ///") {
                 doc.push_str(text);
@@ -102,6 +106,12 @@ fn method(line: &str) -> Option<&str> {
     rest.trim_start_matches("const ").strip_prefix("fn ")
 }
 
+/// The name of a struct whose public fields are settings.
+fn struct_of_fields(line: &str) -> Option<&str> {
+    let name = line.strip_prefix("pub struct ")?.strip_suffix(" {")?;
+    ["Settings", "TableLayout"].contains(&name).then_some(name)
+}
+
 fn field(line: &str) -> Option<&str> {
     let (name, _) = line.strip_prefix("    pub ")?.split_once(": ")?;
     Some(name)
@@ -127,7 +137,8 @@ fn is_setting(signature: &str) -> bool {
     let takes_itself = receivers.iter().any(|own| arguments.contains(own));
     let gives = result.trim_start();
     let gives_itself = gives.starts_with("Self") || gives.starts_with("Result<Self");
-    takes_itself && (gives_itself || gives.contains("ServiceFn<"))
+    let changes_itself = arguments.contains("(&mut self") && gives.is_empty();
+    changes_itself || takes_itself && (gives_itself || gives.contains("ServiceFn<"))
 }
 
 /// The rows of a section: setting, and default.

@@ -79,7 +79,7 @@ fn events() -> BTreeSet<String> {
             let begun = begun.split_once("tracing::").unwrap().0;
             found.extend(begun.split('"').skip(1).step_by(2).map(str::to_owned));
         }
-        if path.ends_with("engine/error.rs") || path.ends_with("protocol/key.rs") {
+        if path.ends_with("engine/error.rs") || path.ends_with("key/error.rs") {
             let (_, codes) = code.split_once("pub fn code(").unwrap();
             let codes = codes.split_once("\n    }\n").unwrap().0;
             found.extend(between(codes, "=> \"", "\"").into_iter().map(str::to_owned));

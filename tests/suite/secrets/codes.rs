@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 pub fn all() -> BTreeSet<&'static str> {
     let sources = [
         include_str!("../../../src/engine/error.rs"),
-        include_str!("../../../src/protocol/key.rs"),
+        include_str!("../../../src/protocol/key/error.rs"),
     ];
     let bodies = sources.into_iter().filter_map(|source| {
         let (_, rest) = source.split_once("pub fn code(")?;

@@ -1,7 +1,7 @@
 //! Kafka: what comes again after a failure, and under which key.
 
 use lambda_idempotency::batch::{Order, Selector};
-use lambda_idempotency::kafka::{ItemFailures, Kafka, KafkaRecord, RecordPlace};
+use lambda_idempotency::kafka::{ItemFailures, KafkaEvent, KafkaRecord, RecordPlace};
 use serde_json::json;
 
 use super::*;
@@ -22,7 +22,7 @@ async fn a_batch_that_comes_twice_takes_effect_once(server: Server) {
     let once = engine(&server).await;
     for (event, records) in [(MSK, 5), (SELF_MANAGED, 1)] {
         let world = World::default();
-        let layer = || layer::<Kafka>(&once);
+        let layer = || layer::<KafkaEvent>(&once);
         assert_eq!(named(deliver(layer(), &world, event).await.unwrap()), []);
         assert_eq!(world.take().len(), records);
         assert_eq!(named(deliver(layer(), &world, event).await.unwrap()), []);
@@ -34,7 +34,9 @@ on_each_server!(a_partition_stops_at_its_first_failure_and_goes_on_from_there);
 async fn a_partition_stops_at_its_first_failure_and_goes_on_from_there(server: Server) {
     let (once, world) = (engine(&server).await, World::default());
     world.fail_on(&["stock-movements-0-16"]);
-    let reply = deliver(layer::<Kafka>(&once), &world, MSK).await.unwrap();
+    let reply = deliver(layer::<KafkaEvent>(&once), &world, MSK)
+        .await
+        .unwrap();
     let expected = json!({ "batchItemFailures": [
         { "itemIdentifier": { "partition": "stock-movements-0", "offset": 16 } },
         { "itemIdentifier": { "partition": "stock-movements-0", "offset": 17 } },
@@ -48,7 +50,9 @@ async fn a_partition_stops_at_its_first_failure_and_goes_on_from_there(server: S
     assert_eq!(world.take(), done);
 
     world.fail_on(&[]);
-    let reply = deliver(layer::<Kafka>(&once), &world, MSK).await.unwrap();
+    let reply = deliver(layer::<KafkaEvent>(&once), &world, MSK)
+        .await
+        .unwrap();
     assert_eq!(named(reply), []);
     assert_eq!(
         world.take(),
@@ -60,7 +64,7 @@ on_each_server!(unordered_records_behind_a_failure_run_and_are_not_named);
 async fn unordered_records_behind_a_failure_run_and_are_not_named(server: Server) {
     let (once, world) = (engine(&server).await, World::default());
     world.fail_on(&["stock-movements-0-16"]);
-    let layer = layer::<Kafka>(&once).settings(|settings| settings.order = Order::Unordered);
+    let layer = layer::<KafkaEvent>(&once).settings(|settings| settings.order = Order::Unordered);
     let reply = deliver(layer, &world, MSK).await.unwrap();
     assert_eq!(named(reply), [("stock-movements-0".to_owned(), 16)]);
     assert_eq!(world.take().len(), 4);
@@ -69,7 +73,7 @@ async fn unordered_records_behind_a_failure_run_and_are_not_named(server: Server
 on_each_server!(a_key_in_a_header_is_the_same_in_another_cluster);
 async fn a_key_in_a_header_is_the_same_in_another_cluster(server: Server) {
     let (once, world) = (engine(&server).await, World::default());
-    let layer = || layer::<Kafka>(&once).key_from(Selector::attribute("movement-id"));
+    let layer = || layer::<KafkaEvent>(&once).key_from(Selector::attribute("movement-id"));
     // Of the five records one has the header; the others have no key.
     let reply = deliver(
         layer().settings(|settings| settings.order = Order::Unordered),
@@ -89,7 +93,8 @@ on_each_server!(without_item_failures_the_whole_batch_fails);
 async fn without_item_failures_the_whole_batch_fails(server: Server) {
     let (once, world) = (engine(&server).await, World::default());
     world.fail_on(&["stock-movements-1-16"]);
-    let layer = layer::<Kafka>(&once).settings(|settings| settings.without_item_failures = true);
+    let layer =
+        layer::<KafkaEvent>(&once).settings(|settings| settings.without_item_failures = true);
     let error = deliver(layer, &world, MSK).await.unwrap_err();
     let expected = BatchError::Incomplete {
         failed: 1,
@@ -103,7 +108,7 @@ async fn a_tombstone_is_none_and_a_broken_value_fails_alone(server: Server) {
     let once = engine(&server).await;
     let seen = Arc::new(Mutex::new(Vec::new()));
     let bodies = Arc::clone(&seen);
-    let layer = BatchLayer::<Kafka, Option<u32>, &str>::new(once)
+    let layer = BatchLayer::<KafkaEvent, Option<u32>, &str>::new(once)
         .settings(|settings| settings.order = Order::Unordered);
     let mut worker = layer.handler(move |message| {
         bodies
@@ -145,7 +150,7 @@ async fn a_decoder_is_given_the_schema_of_the_value(server: Server) {
     };
     let seen = Arc::new(Mutex::new(Vec::new()));
     let bodies = Arc::clone(&seen);
-    let layer = BatchLayer::<Kafka, _, &str>::with_decoder(once, decode);
+    let layer = BatchLayer::<KafkaEvent, _, &str>::with_decoder(once, decode);
     let mut worker = layer.handler(move |message| {
         bodies.lock().unwrap().push(message.body);
         async { Ok(()) }

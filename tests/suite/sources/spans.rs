@@ -1,19 +1,16 @@
 //! The spans of each source have the names of OpenTelemetry's conventions, and no content.
 
-use lambda_idempotency::cloudwatch_logs::CloudWatchLogs;
-use lambda_idempotency::kafka::Kafka;
-use lambda_idempotency::mq::{activemq::ActiveMq, rabbitmq::RabbitMq};
-use lambda_idempotency::s3_events::S3Events;
+use lambda_idempotency::cloudwatch_logs::LogsEvent;
+use lambda_idempotency::kafka::KafkaEvent;
+use lambda_idempotency::mq::{activemq::ActiveMqEvent, rabbitmq::RabbitMqEvent};
+use lambda_idempotency::s3_events::S3Event;
 use lambda_idempotency::store::MemoryStore;
 
 use super::*;
 use crate::secrets::Log;
 
 /// Returns the log's line on a handler that fails on the first record.
-async fn released_line<Src: Source>(event: &str) -> String
-where
-    Src::Event: DeserializeOwned,
-{
+async fn released_line<Src: Source + DeserializeOwned>(event: &str) -> String {
     let (log, _capture) = Log::capture();
     let builder = Idempotency::builder(MemoryStore::new()).namespace("spans");
     let layer = BatchLayer::<Src, Value, _>::new(builder.build().unwrap());
@@ -28,10 +25,7 @@ where
     line.unwrap_or_else(|| panic!("{log}")).to_owned()
 }
 
-async fn has<Src: Source>(event: &str, fields: &[&str])
-where
-    Src::Event: DeserializeOwned,
-{
+async fn has<Src: Source + DeserializeOwned>(event: &str, fields: &[&str]) {
     let line = released_line::<Src>(event).await;
     let all = [
         r#"faas.invocation_id="invocation-1""#,
@@ -44,7 +38,7 @@ where
 
 #[tokio::test(start_paused = true)]
 async fn a_record_tells_where_it_comes_from() {
-    has::<Kafka>(
+    has::<KafkaEvent>(
         include_str!("../../fixtures/kafka-msk.json"),
         &[
             r#"faas.trigger="pubsub""#,
@@ -57,7 +51,7 @@ async fn a_record_tells_where_it_comes_from() {
         ],
     )
     .await;
-    has::<CloudWatchLogs>(
+    has::<LogsEvent>(
         include_str!("../../fixtures/cloudwatch-logs.json"),
         &[
             r#"faas.trigger="other""#,
@@ -65,7 +59,7 @@ async fn a_record_tells_where_it_comes_from() {
         ],
     )
     .await;
-    has::<ActiveMq>(
+    has::<ActiveMqEvent>(
         include_str!("../../fixtures/activemq.json"),
         &[
             r#"messaging.system="activemq""#,
@@ -73,7 +67,7 @@ async fn a_record_tells_where_it_comes_from() {
         ],
     )
     .await;
-    has::<RabbitMq>(
+    has::<RabbitMqEvent>(
         include_str!("../../fixtures/rabbitmq.json"),
         &[
             r#"messaging.system="rabbitmq""#,
@@ -83,7 +77,7 @@ async fn a_record_tells_where_it_comes_from() {
     )
     .await;
     let s3 = include_str!("../../fixtures/s3-notification.json");
-    has::<S3Events>(
+    has::<S3Event>(
         s3,
         &[
             r#"faas.trigger="datasource""#,
@@ -92,6 +86,6 @@ async fn a_record_tells_where_it_comes_from() {
         ],
     )
     .await;
-    let line = released_line::<S3Events>(s3).await;
+    let line = released_line::<S3Event>(s3).await;
     assert!(!line.contains("flower"), "{line}");
 }

@@ -1,9 +1,9 @@
 //! Sources that read no reply: one failure fails the batch, and what succeeded is replayed.
 
 use lambda_idempotency::batch::Selector;
-use lambda_idempotency::cloudwatch_logs::CloudWatchLogs;
-use lambda_idempotency::mq::{activemq::ActiveMq, rabbitmq::RabbitMq};
-use lambda_idempotency::s3_events::S3Events;
+use lambda_idempotency::cloudwatch_logs::LogsEvent;
+use lambda_idempotency::mq::{activemq::ActiveMqEvent, rabbitmq::RabbitMqEvent};
+use lambda_idempotency::s3_events::S3Event;
 
 use super::*;
 
@@ -14,10 +14,11 @@ const RABBITMQ: &str = include_str!("../../fixtures/rabbitmq.json");
 const S3: &str = include_str!("../../fixtures/s3-notification.json");
 
 /// Fails on the second of three records, then on none.
-async fn recovers<Src: Source>(server: &Server, event: &str, key: Option<Selector>)
-where
-    Src::Event: DeserializeOwned,
-{
+async fn recovers<Src: Source + DeserializeOwned>(
+    server: &Server,
+    event: &str,
+    key: Option<Selector>,
+) {
     let (once, world) = (engine(server).await, World::default());
     let layer = || match key.clone() {
         Some(key) => layer::<Src>(&once).key_from(key),
@@ -49,26 +50,26 @@ where
 
 on_each_server!(log_events_that_succeeded_are_replayed);
 async fn log_events_that_succeeded_are_replayed(server: Server) {
-    recovers::<CloudWatchLogs>(&server, LOGS, None).await;
+    recovers::<LogsEvent>(&server, LOGS, None).await;
 }
 
 on_each_server!(activemq_messages_that_succeeded_are_replayed);
 async fn activemq_messages_that_succeeded_are_replayed(server: Server) {
-    recovers::<ActiveMq>(&server, ACTIVEMQ, None).await;
-    recovers::<ActiveMq>(&server, ACTIVEMQ, Some(Selector::attribute("bill-id"))).await;
+    recovers::<ActiveMqEvent>(&server, ACTIVEMQ, None).await;
+    recovers::<ActiveMqEvent>(&server, ACTIVEMQ, Some(Selector::attribute("bill-id"))).await;
 }
 
 on_each_server!(rabbitmq_messages_that_succeeded_are_replayed);
 async fn rabbitmq_messages_that_succeeded_are_replayed(server: Server) {
-    recovers::<RabbitMq>(&server, RABBITMQ, Some(Selector::attribute("bill-id"))).await;
+    recovers::<RabbitMqEvent>(&server, RABBITMQ, Some(Selector::attribute("bill-id"))).await;
     let in_the_body = Selector::pointer("/bill").unwrap();
-    recovers::<RabbitMq>(&server, RABBITMQ, Some(in_the_body)).await;
+    recovers::<RabbitMqEvent>(&server, RABBITMQ, Some(in_the_body)).await;
 }
 
 on_each_server!(a_rabbitmq_message_without_an_id_and_a_key_is_not_run);
 async fn a_rabbitmq_message_without_an_id_and_a_key_is_not_run(server: Server) {
     let (once, world) = (engine(&server).await, World::default());
-    let error = deliver(layer::<RabbitMq>(&once), &world, RABBITMQ).await;
+    let error = deliver(layer::<RabbitMqEvent>(&once), &world, RABBITMQ).await;
     let expected = BatchError::Incomplete {
         failed: 1,
         messages: 3,
@@ -87,28 +88,28 @@ async fn s3_records_have_one_claim_each(server: Server) {
         later["s3"]["object"]["sequencer"] = sequencer.into();
         records.push(later);
     }
-    recovers::<S3Events>(&server, &three.to_string(), None).await;
+    recovers::<S3Event>(&server, &three.to_string(), None).await;
 }
 
 on_each_server!(what_has_no_records_is_done);
 async fn what_has_no_records_is_done(server: Server) {
     let (once, world) = (engine(&server).await, World::default());
     let test = r#"{"Service":"Amazon S3","Event":"s3:TestEvent","Time":"2026-11-20T12:00:00.000Z","Bucket":"b"}"#;
-    deliver(layer::<S3Events>(&once), &world, test)
+    deliver(layer::<S3Event>(&once), &world, test)
         .await
         .unwrap();
-    deliver(layer::<S3Events>(&once), &world, r#"{"Records":[]}"#)
+    deliver(layer::<S3Event>(&once), &world, r#"{"Records":[]}"#)
         .await
         .unwrap();
-    deliver(layer::<CloudWatchLogs>(&once), &world, CONTROL)
+    deliver(layer::<LogsEvent>(&once), &world, CONTROL)
         .await
         .unwrap();
     let empty = r#"{"eventSource":"aws:mq","messages":[]}"#;
-    deliver(layer::<ActiveMq>(&once), &world, empty)
+    deliver(layer::<ActiveMqEvent>(&once), &world, empty)
         .await
         .unwrap();
     let empty = r#"{"eventSource":"aws:rmq","rmqMessagesByQueue":{}}"#;
-    deliver(layer::<RabbitMq>(&once), &world, empty)
+    deliver(layer::<RabbitMqEvent>(&once), &world, empty)
         .await
         .unwrap();
     assert_eq!(world.take(), NOTHING);

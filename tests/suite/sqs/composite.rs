@@ -1,7 +1,6 @@
 //! Batches in a table with a composite key: claims are single requests, which a table with another key schema refuses.
 
 use aws_sdk_dynamodb::types::KeyType;
-use lambda_idempotency::dynamodb::TableLayout;
 
 use super::*;
 use crate::support::server::unique;
@@ -14,8 +13,8 @@ async fn worker(
     let table = unique("composite");
     server.create_table(&table, keys).await;
     let proxy = Proxy::before(server).await;
-    let layout = TableLayout::default().composite_key("pk", "idempotency", "sk");
-    let store = DynamoDbStore::new(proxy.server().client(), &table).layout(layout);
+    let store = DynamoDbStore::new(proxy.server().client(), &table)
+        .layout(|layout| layout.composite_key("pk", "idempotency", "sk"));
     let effects = Effects::default();
     let worker = charging_together(&builder(store).build().unwrap(), &effects, 3);
     proxy.take_total();

@@ -32,7 +32,10 @@ async fn reported(server: &Server, configure: impl Fn(Layer) -> Layer) -> Vec<St
 
 on_each_server!(a_field_that_is_left_out_may_differ_and_no_other);
 async fn a_field_that_is_left_out_may_differ_and_no_other(server: Server) {
-    let without = |layer: Layer| layer.fingerprint_without(["/meta/sent_at".parse().unwrap()]);
+    let without = |layer: Layer| {
+        let sent_at = "/meta/sent_at".parse().unwrap();
+        layer.settings(|settings| settings.fingerprint_without = vec![sent_at])
+    };
     assert_eq!(reported(&server, without).await, ["dearer"]);
 }
 
@@ -45,7 +48,9 @@ async fn a_closure_or_a_selector_says_what_is_compared(server: Server) {
         Selector::pointer("/amount").unwrap(),
         Selector::jmespath("amount").unwrap(),
     ] {
-        let selected = |layer: Layer| layer.fingerprint_from(selector.clone());
+        let selected = |layer: Layer| {
+            layer.settings(|settings| settings.fingerprint_from = Some(selector.clone()))
+        };
         assert_eq!(
             reported(&server, selected).await,
             ["dearer"],
@@ -56,7 +61,6 @@ async fn a_closure_or_a_selector_says_what_is_compared(server: Server) {
 
 on_each_server!(without_a_fingerprint_the_key_alone_counts);
 async fn without_a_fingerprint_the_key_alone_counts(server: Server) {
-    assert_eq!(reported(&server, Layer::no_fingerprint).await, NOTHING);
     let none = |layer: Layer| layer.fingerprint(|_, _| None);
     assert_eq!(reported(&server, none).await, NOTHING);
 }
@@ -75,7 +79,8 @@ async fn a_message_without_the_selected_part_differs_from_one_with_it() {
     let server = Server::dynoxide().await;
     let (once, effects) = (engine(&server).await, Effects::default());
     let runs = effects.clone();
-    let layer = charge(&once).fingerprint_from(Selector::pointer("/currency").unwrap());
+    let currency = Selector::pointer("/currency").unwrap();
+    let layer = charge(&once).settings(|settings| settings.fingerprint_from = Some(currency));
     let mut worker = layer.handler(move |message| {
         runs.of(&message);
         async { Ok(()) }
@@ -129,10 +134,13 @@ async fn an_attribute_is_compared_where_it_is_named(server: Server) {
         typed("empty", Some("")),
         typed("bare", None),
     ];
-    let named = |layer: Layer| layer.fingerprint_attributes(["trace", "event_type"]);
+    let named = |layer: Layer| {
+        let names = ["trace", "event_type"].map(str::to_owned);
+        layer.settings(|settings| settings.fingerprint_attributes = names.into())
+    };
     let different = &["cancelled", "empty", "bare"][..];
     let default: fn(Layer) -> Layer = |layer| layer;
-    let not_compared = |layer: Layer| named(layer).no_fingerprint();
+    let not_compared = |layer: Layer| named(layer).fingerprint(|_, _| None);
     for (configure, expected) in [
         (&default as &dyn Fn(Layer) -> Layer, &NOTHING[..]),
         (&named, different),

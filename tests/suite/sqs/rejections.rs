@@ -1,7 +1,7 @@
 //! Messages that no retry will fix: reported, or taken by a hook.
 
 use lambda_idempotency::batch::BatchService;
-use lambda_idempotency::sqs::{Rejection, Sqs, SqsMessage};
+use lambda_idempotency::sqs::{Rejection, SqsEvent, SqsMessage};
 use tokio::time::Instant;
 use tower::util::ServiceFn;
 
@@ -44,7 +44,7 @@ type Handler = fn(Message<Payment>) -> std::future::Ready<Result<(), PaymentErro
 /// Amounts of zero are declined, odd ones meet a gateway that is out of reach.
 fn paying(
     layer: BatchLayer<Payment, PaymentError>,
-) -> BatchService<Sqs, Payment, PaymentError, ServiceFn<Handler>> {
+) -> BatchService<SqsEvent, Payment, PaymentError, ServiceFn<Handler>> {
     layer.handler(|message| {
         std::future::ready(match message.body.amount {
             0 => Err(PaymentError::Declined),

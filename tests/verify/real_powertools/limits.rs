@@ -3,7 +3,7 @@
 use std::io::Error as HandlerError;
 
 use lambda_idempotency::Verdict;
-use lambda_idempotency::dynamodb::{DynamoDbStore, TableLayout};
+use lambda_idempotency::dynamodb::DynamoDbStore;
 use serde_json::json;
 
 use super::process::{Called, Function, PERSISTENCE, raised};
@@ -64,12 +64,12 @@ async fn a_table_with_a_sort_key_and_names_of_its_own_is_shared_too(server: Serv
     server
         .create_table(&table, &[("pk", KeyType::Hash), ("sk", KeyType::Range)])
         .await;
-    let layout = TableLayout::default()
-        .composite_key("pk", "idempotency#payments-prod", "sk")
-        .expiration("ttl")
-        .data("result")
-        .status("state");
-    let store = DynamoDbStore::new(server.client(), &table).layout(layout);
+    let store = DynamoDbStore::new(server.client(), &table).layout(|layout| {
+        layout.composite_key("pk", "idempotency#payments-prod", "sk");
+        layout.expiration = "ttl".into();
+        layout.data = "result".into();
+        layout.status = "state".into();
+    });
     let once = lambda_idempotency::Idempotency::builder(store)
         .namespace("payments")
         .build()

@@ -80,7 +80,11 @@ pub fn verdict(found: Option<Rec>, owner: Name, payload: u8, skew: Tick) -> Verd
             let found = found.map(|rec| Found::readable(record(&rec)));
             let (owner, fingerprint) = (translate::owner(owner), fingerprint(payload));
             let asking = Asking::new(&owner, Some(&fingerprint), millis(skew));
-            let rules = Rules::new(Duration::from_secs(u64::from(MARGIN.unsigned_abs())));
+            let rules = Rules {
+                on_crash: OnCrash::RunAgain,
+                max_attempts: None,
+                skew_margin: Duration::from_secs(u64::from(MARGIN.unsigned_abs())),
+            };
             match decide(found.as_ref(), asking, &rules) {
                 Decision::Create => Verdict::Create,
                 Decision::Mine(_) => Verdict::Mine,

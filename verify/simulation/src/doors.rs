@@ -196,7 +196,7 @@ impl Worker {
         };
         let verdict = |result: &Result<usize, Trouble>| match result {
             Err(Trouble::Permanent) => Verdict::Fail,
-            other => Verdict::of(other),
+            other => other.into(),
         };
         let fingerprint = Fingerprint::json(payload(&delivery).as_bytes());
         let handler = |claim| self.clone().handle(number, delivery, claim);

@@ -217,8 +217,12 @@ fn write(
         }
         _ => record.expiration,
     };
-    let version = found.version.clone();
-    let mut write = Intervention::new(id.clone(), version, owner, expiration, end);
-    write.steps = notes;
-    write
+    Intervention {
+        id: id.clone(),
+        seen: found.version.clone(),
+        owner,
+        expiration,
+        steps: notes,
+        end,
+    }
 }

@@ -8,7 +8,7 @@ use std::task::Poll;
 
 use lambda_idempotency::protocol::packed::{LargeOutcome, Place};
 use lambda_idempotency::protocol::record::{Found, RecordWrite};
-use lambda_idempotency::store::transaction::{Admission, Commit, Committed};
+use lambda_idempotency::store::transaction::{Commit, Committed, Write, WriteError};
 use lambda_idempotency::store::{Answer, Store};
 use lambda_idempotency::testing::FaultyStore;
 use lambda_idempotency::{RecordId, StoreError};
@@ -73,7 +73,7 @@ impl Store for Process {
         self.send(self.table.load(id, deadline)).await
     }
 
-    fn admission(&self) -> Option<Admission> {
+    fn admission(&self) -> Option<fn(&[Write], &Write) -> Result<(), WriteError>> {
         self.table.admission()
     }
 

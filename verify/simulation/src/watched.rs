@@ -9,7 +9,7 @@ use lambda_idempotency::protocol::packed::{LargeOutcome, Place};
 use lambda_idempotency::protocol::record::{
     Ended, Found, Intervention, Owner, Record, RecordWrite, Takeover,
 };
-use lambda_idempotency::store::transaction::{Admission, Commit, Committed};
+use lambda_idempotency::store::transaction::{Commit, Committed, Write, WriteError};
 use lambda_idempotency::store::{Answer, MemoryStore, Store};
 use tokio::time::Instant;
 
@@ -217,7 +217,7 @@ impl Store for Watched {
         self.table.load(id, deadline).await
     }
 
-    fn admission(&self) -> Option<Admission> {
+    fn admission(&self) -> Option<fn(&[Write], &Write) -> Result<(), WriteError>> {
         Some(|_, _| Ok(()))
     }
 

@@ -22,7 +22,7 @@ const QUEUE_RETENTION: u64 = 4 * 86_400;
 const VISIBILITY: u64 = 30;
 /// The hours for which a stream keeps records where a template doesn't say; one of DynamoDB, always.
 const STREAM_HOURS: u32 = 24;
-/// The most aliases and versions between a mapping and its function: none is of another one.
+/// A mapping names a function, or one alias or version of it.
 const QUALIFIERS: usize = 1;
 /// Lambda's timeout where a template doesn't say.
 const TIMEOUT: u64 = 3;

@@ -183,8 +183,8 @@ fn text<T: Serialize>(list: &[T]) -> String {
     serde_json::to_string(list).unwrap_or_default()
 }
 
-/// The note that makes an entry list these. Where there is no room for all, they go one by one: the one
-/// whose place `first` returns.
+/// Makes the note that lists these. While they exceed the limit, removes the item at the index that `first`
+/// returns.
 fn list<T: Serialize>(
     journal: &Journal,
     entry: &str,

@@ -65,10 +65,11 @@ fn crashed(text: &str) -> Result<OnCrash, String> {
 
 impl RuleArgs {
     pub(crate) fn rules(&self) -> Rules {
-        let mut rules = Rules::new(self.skew_margin);
-        rules.on_crash = self.crashed.unwrap_or_default();
-        rules.max_attempts = self.max_attempts;
-        rules
+        Rules {
+            on_crash: self.crashed.unwrap_or_default(),
+            max_attempts: self.max_attempts,
+            skew_margin: self.skew_margin,
+        }
     }
 }
 

@@ -292,9 +292,14 @@ pub(crate) fn intervention(
         steps.extend(Kept::note(record, now));
     }
     steps.push(note(&record.journal, order.act.clone(), now));
-    let mut write = Intervention::new(id.clone(), found.version.clone(), owner, expiration, end);
-    write.steps = steps;
-    write
+    Intervention {
+        id: id.clone(),
+        seen: found.version.clone(),
+        owner,
+        expiration,
+        steps,
+        end,
+    }
 }
 
 /// Carries an order out, over exactly the record that was seen, and returns the record that it left.
@@ -375,7 +380,12 @@ async fn erase(
     timeout: Duration,
 ) -> Result<(), StoreError> {
     let expiration = (record.expiration.to_millis() + LATER).ceil_seconds();
-    let nothing = LargeOutcome::new(id.clone(), owner, Vec::new(), expiration);
+    let nothing = LargeOutcome {
+        id: id.clone(),
+        owner,
+        content: Vec::new(),
+        expiration,
+    };
     again(|| store.keep(&nothing, Instant::now() + timeout)).await?;
     Ok(())
 }

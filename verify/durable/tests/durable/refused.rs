@@ -64,7 +64,9 @@ async fn a_layer_around_a_durable_function_refuses_what_the_sdk_serves() {
     let layered = InvokeLayer::new(once)
         .operation("order")
         .key_from(Selector::pointer("/DurableExecutionArn").unwrap())
-        .fingerprint_without(["/CheckpointToken".parse().unwrap()])
+        .settings(|settings| {
+            settings.fingerprint_without = vec!["/CheckpointToken".parse().unwrap()];
+        })
         .handler(move |event: Invocation<InvocationPayload>| {
             durable(LambdaEvent::new(event.payload, event.context))
         });

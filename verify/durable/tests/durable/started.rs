@@ -332,7 +332,7 @@ async fn a_function_that_is_not_durable_runs_once_where_that_is_a_permanent_fail
             async move |claim: Claim| execution::start(&lambda, "orders", &claim, order(5)).await;
         let verdict = move |result: &Result<String, execution::StartError>| match result {
             Err(execution::StartError::NotDurable) if is_permanent => Verdict::Fail,
-            other => Verdict::of(other),
+            other => other.into(),
         };
         let key = Key::new("start", token);
         worker.once.run_with(key, None, start, verdict)

@@ -48,8 +48,13 @@ pub(super) fn transitioned(
             tombstone,
             forgets,
         } => {
-            let mut release = Release::new(id(), met.owner(holder), owner(tombstone));
-            release.forget_fingerprint = forgets;
+            let release = Release {
+                id: id(),
+                owner: met.owner(holder),
+                tombstone: owner(tombstone),
+                last_error: None,
+                forget_fingerprint: forgets,
+            };
             transition(met.record, &release.into())
         }
         Write::Intervene {
@@ -120,7 +125,10 @@ impl Met<'_> {
     }
 
     fn commit(self, sent: Completion) -> Option<Record> {
-        let record = Final::new(self.completion(sent), Basis::Claimed);
+        let record = Final {
+            completion: self.completion(sent),
+            basis: Basis::Claimed,
+        };
         transition_to_final(self.record, &record)
     }
 
@@ -136,13 +144,18 @@ impl Met<'_> {
         let completion = completion(sent);
         let sees = self.mutation != Mutation::ClaimlessOverAnything;
         let met = self.record.filter(|_| sees);
-        transition_to_final(met, &Final::new(completion, basis))
+        transition_to_final(met, &Final { completion, basis })
     }
 
     fn renew(self, sent: Renewal) -> Option<Record> {
         let lease = lease_end(sent.lease, sent.number);
         let owner = self.owner(sent.owner);
-        let renewal = RealRenewal::new(id(), owner, lease, seconds(sent.expiration));
+        let renewal = RealRenewal {
+            id: id(),
+            owner,
+            lease,
+            expiration: seconds(sent.expiration),
+        };
         if self.mutation != Mutation::RenewalShortens {
             return transition(self.record, &renewal.into());
         }
@@ -173,8 +186,14 @@ impl Met<'_> {
             },
             _ => Ended::Released { last_error: None },
         };
-        let mut write = Intervention::new(id(), seen, owner(name), seconds(expiration), end);
-        write.steps = notes(steps).collect();
+        let write = Intervention {
+            id: id(),
+            seen,
+            owner: owner(name),
+            expiration: seconds(expiration),
+            steps: notes(steps).collect(),
+            end,
+        };
         transition(self.record, &write.into())
     }
 
@@ -187,7 +206,11 @@ impl Met<'_> {
             entry.revision = entry.revision.max(next);
         }
         let step = StepNote::new(name, entry);
-        let amendment = Amendment::new(id(), self.owner(owner), step);
+        let amendment = Amendment {
+            id: id(),
+            owner: self.owner(owner),
+            step,
+        };
         transition(self.record, &amendment.into())
     }
 }

@@ -164,9 +164,12 @@ pub(super) fn concurrency(deployment: &Deployment) -> Vec<Verdict> {
         } else {
             mappings.iter().map(bound).sum::<Option<u64>>()?
         };
-        let bound_or_all =
-            |mapping: &&&Mapping| mapping.maximum_concurrency.flatten().unwrap_or(u32::MAX);
-        let largest = mappings.iter().max_by_key(bound_or_all)?;
+        // One that is unbounded before the largest bound.
+        let size = |mapping: &&&Mapping| {
+            let bound = mapping.maximum_concurrency;
+            (bound == Some(None), bound.flatten())
+        };
+        let largest = mappings.iter().max_by_key(size)?;
         let share = reserved / u32::try_from(mappings.len()).unwrap_or(u32::MAX);
         Some(judge(total > u64::from(reserved), || {
             let names: Vec<&str> = mappings.iter().map(|mapping| name(mapping)).collect();

@@ -11,7 +11,11 @@ use crate::records::find::raw_id;
 const NOW: EpochMillis = EpochMillis(1_795_000_000_000);
 
 fn rules() -> Rules {
-    Rules::new(Duration::from_secs(1))
+    Rules {
+        on_crash: OnCrash::RunAgain,
+        max_attempts: None,
+        skew_margin: Duration::from_secs(1),
+    }
 }
 
 fn record(status: Status, lease: Option<EpochMillis>) -> Record {
