@@ -10,6 +10,15 @@ pub(crate) struct Trigger {
     #[serde(rename = "Records")]
     pub(crate) records: Option<Vec<StreamRecord>>,
     pub(crate) parked: Option<Parked>,
+    /// The place where the answer to an earlier request for parked events ended.
+    pub(crate) from: Option<Place>,
+}
+
+/// The key of an item in the outbox, behind which a scan goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) struct Place {
+    pub(crate) aggregate: String,
+    pub(crate) id: String,
 }
 
 /// An operator's request for all parked events.
@@ -113,6 +122,20 @@ mod tests {
             sequence_number: "10".to_owned(),
         };
         assert_eq!(announced(trigger.records.unwrap()), [expected]);
+    }
+
+    #[test]
+    fn a_request_for_parked_events_goes_on_where_another_ended() {
+        let place = Place {
+            aggregate: "order-17".to_owned(),
+            id: "4a".to_owned(),
+        };
+        let answer = serde_json::json!({ "parked": "put_back", "from": &place });
+        let trigger: Trigger = serde_json::from_value(answer).unwrap();
+        assert_eq!(
+            (trigger.parked, trigger.from),
+            (Some(Parked::PutBack), Some(place))
+        );
     }
 
     #[test]

@@ -68,13 +68,19 @@ async fn serve(metrics: Exporter) -> Result<(), Error> {
         let relay = Arc::clone(&relay);
         async move {
             let time = Time::before(event.context.deadline(), start);
-            let Trigger { records, parked } = event.payload;
+            let Trigger {
+                records,
+                parked,
+                from,
+            } = event.payload;
             if let Some(records) = records {
                 let left = relay.relay(&event::announced(records), time).await;
                 return Ok(serde_json::to_value(Answer::of(left))?);
             }
             if let Some(wanted) = parked {
-                return Ok(serde_json::to_value(relay.parked(wanted, time).await?)?);
+                return Ok(serde_json::to_value(
+                    relay.parked(wanted, from, time).await?,
+                )?);
             }
             // A sweep that fails fails as a whole: its schedule, or its alarm, repeats it.
             relay.sweep(time).await?;

@@ -3,7 +3,7 @@
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 
-use crate::event::Parked;
+use crate::event::{Parked, Place};
 use crate::relay::{Relay, SIDE_BY_SIDE};
 use crate::table::TableError;
 use crate::time::Time;
@@ -13,17 +13,28 @@ use crate::time::Time;
 pub(crate) struct Found {
     parked: usize,
     put_back: usize,
-    /// `false` where the time was used before the whole table was read: ask again.
+    /// `false` where the time was used before the whole table was read: ask again, `from` `next`.
     is_complete: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<Place>,
 }
 
 impl Relay {
     /// Counts the parked events of the whole table, or puts them back into the index, for the next sweep. One that was put back is parked no
     /// longer, so that the same request goes on where another was interrupted.
-    pub(crate) async fn parked(&self, wanted: Parked, time: Time) -> Result<Found, TableError> {
-        let (mut found, mut from) = (Found::default(), None);
+    pub(crate) async fn parked(
+        &self,
+        wanted: Parked,
+        from: Option<Place>,
+        time: Time,
+    ) -> Result<Found, TableError> {
+        let mut found = Found {
+            next: from,
+            ..Found::default()
+        };
         while !time.is_used() {
-            let (events, next) = time.wait_for(self.table.parked(from)).await?;
+            let page = self.table.parked(found.next.as_ref());
+            let (events, next) = time.wait_for(page).await?;
             found.parked += events.len();
             if wanted == Parked::PutBack {
                 let put_back = |event| async move { self.table.put_back(&event).await };
@@ -32,8 +43,8 @@ impl Relay {
                 let done: Vec<()> = time.wait_for(putting.try_collect()).await?;
                 found.put_back += done.len();
             }
-            from = next;
-            found.is_complete = from.is_none();
+            found.is_complete = next.is_none();
+            found.next = next;
             if found.is_complete {
                 break;
             }

@@ -12,6 +12,8 @@ use aws_sdk_dynamodb::types::AttributeValue::{self, N, S};
 use aws_sdk_dynamodb::types::KeysAndAttributes;
 use lambda_idempotency::dynamodb::outbox::{PENDING_BUCKETS, PENDING_INDEX, StoredEvent};
 
+use crate::event::Place;
+
 /// The most keys in one `BatchGetItem`.
 const MOST_KEYS: usize = 100;
 
@@ -207,8 +209,12 @@ impl Table {
     /// Reads a page of the whole table: the events that are parked. An item that is no event stays parked.
     pub(crate) async fn parked(
         &self,
-        from: Option<Item>,
-    ) -> Result<(Vec<StoredEvent>, Option<Item>), TableError> {
+        from: Option<&Place>,
+    ) -> Result<(Vec<StoredEvent>, Option<Place>), TableError> {
+        let from = from.map(|from| {
+            let key = [("aggregate", &from.aggregate), ("id", &from.id)];
+            Item::from(key.map(|(name, text)| (name.to_owned(), S(text.clone()))))
+        });
         let request = self
             .client
             .scan()
@@ -223,7 +229,12 @@ impl Table {
             .await
             .map_err(|error| TableError::of(&error))?;
         let events = reply.items().iter().flat_map(StoredEvent::from_item);
-        Ok((events.collect(), reply.last_evaluated_key))
+        let next = reply.last_evaluated_key().and_then(|key| {
+            let text = |name| key.get(name)?.as_s().ok().cloned();
+            let (aggregate, id) = (text("aggregate")?, text("id")?);
+            Some(Place { aggregate, id })
+        });
+        Ok((events.collect(), next))
     }
 
     /// Puts a parked event back into the index, as if nobody had refused it.

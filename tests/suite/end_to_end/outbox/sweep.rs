@@ -107,6 +107,16 @@ async fn all_parked_events_are_put_back_at_once_and_an_interruption_costs_nothin
         wire.inject("UpdateItem", Fault::Pass);
     }
     wire.inject("UpdateItem", Fault::DENY);
+    // A request goes on behind the event where another ended.
+    let mut behind = Vec::new();
+    for event in path.relay.effects().await {
+        let place = json!({ "aggregate": text(&event, "aggregate"), "id": text(&event, "id") });
+        let request = json!({ "parked": "count", "from": place });
+        let counted = relay.invoke(request).await.answer();
+        behind.push(counted["parked"].as_u64().unwrap());
+    }
+    assert_eq!(behind.iter().min(), Some(&0), "{behind:?}");
+    assert!(behind.iter().max() >= Some(&(all - 1)), "{behind:?}");
     let put_back = json!({ "parked": "put_back" });
     let failed = relay.invoke(put_back.clone()).await;
     assert!(matches!(failed, Reply::Failed(_)), "{failed:?}");
