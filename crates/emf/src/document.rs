@@ -86,11 +86,12 @@ fn first(samples: Vec<Sample>) -> (Map<String, Json>, Vec<Json>, Vec<Sample>) {
 /// The sets of dimensions: all labels, and for the library's metrics those without the operation,
 /// since alarms look at all operations of a service together.
 fn dimensions(labels: &[Label]) -> Vec<Vec<&str>> {
-    // CloudWatch has no dimension without a value, or with blanks alone.
-    let with_value = labels
+    // CloudWatch has no dimension without a value, or with blanks alone; names are ASCII, and begin with no colon.
+    let is_name = |name: &str| name.bytes().all(|b| b.is_ascii_graphic()) && !name.starts_with(':');
+    let fit = labels
         .iter()
-        .filter(|label| !label.value().trim().is_empty());
-    let names = with_value.map(Label::key).take(MOST_DIMENSIONS);
+        .filter(|label| is_name(label.key()) && !label.value().trim().is_empty());
+    let names = fit.map(Label::key).take(MOST_DIMENSIONS);
     let all: Vec<_> = names.collect();
     let mut sets = vec![all.clone()];
     if all.contains(&"namespace") && all.contains(&"operation") {
@@ -103,13 +104,15 @@ fn dimensions(labels: &[Label]) -> Vec<Vec<&str>> {
     sets
 }
 
-/// The value of a dimension. CloudWatch takes ASCII alone, so that other characters are escaped.
+/// The value of a dimension. CloudWatch takes 1,024 characters of ASCII without control characters, so that
+/// others are escaped.
 fn value_of(label: &Label) -> String {
     let value = label.value();
-    if value.is_ascii() {
-        return value.to_owned();
+    let is_printable = |byte: u8| matches!(byte, b' '..=b'~');
+    if value.bytes().all(is_printable) {
+        return value.chars().take(1_024).collect();
     }
-    value.escape_default().to_string()
+    value.escape_default().take(1_024).collect()
 }
 
 /// CloudWatch's name of a unit, where it has one.

@@ -86,6 +86,17 @@ fn a_dimension_has_ascii_characters_alone_and_more_than_blanks() {
     let documents = written.of(|| counter!("orders", "shop" => "für", "city" => " ").increment(1));
     assert_eq!(directive(&documents[0])["Dimensions"], json!([["shop"]]));
     assert_eq!(documents[0]["shop"], "f\\u{fc}r");
+    let documents = written.of(|| {
+        let wide = "🦀".repeat(200);
+        counter!("orders", "shop" => "a\tb", "städte" => "a", ":x" => "a", "wide" => wide)
+            .increment(1);
+    });
+    assert_eq!(
+        directive(&documents[0])["Dimensions"],
+        json!([["shop", "wide"]])
+    );
+    assert_eq!(documents[0]["shop"], "a\\tb");
+    assert_eq!(documents[0]["wide"].as_str().map(str::len), Some(1_024));
 }
 
 #[test]
