@@ -99,9 +99,11 @@ impl TableEffects {
         // Without a sort key, an item of the table itself is one effect at most.
         let own = described.key_schema.as_deref().unwrap_or_default();
         let indexes = described.global_secondary_indexes.unwrap_or_default();
-        let index = indexes
-            .into_iter()
-            .find(|index| is_hash(index.key_schema.as_deref().unwrap_or_default()));
+        // With a sort key, an index lacks the items that have no such attribute.
+        let index = indexes.into_iter().find(|index| {
+            let keys = index.key_schema.as_deref().unwrap_or_default();
+            keys.len() == 1 && is_hash(keys)
+        });
         let how = match index {
             _ if is_hash(own) => How::Query {
                 index: None,
