@@ -7,11 +7,11 @@
 //!
 //! ```
 //! use lambda_idempotency::Claim;
-//! use lambda_idempotency_postgres::outbox::{EmitError, Event, Outbox};
+//! use lambda_idempotency_postgres::outbox::{OutboxError, Event, Outbox};
 //! use lambda_idempotency_postgres::{Pool, PostgresError, PostgresStore, Sql};
 //! use serde_json::json;
 //!
-//! fn place(claim: &Claim, outbox: &Outbox) -> Result<String, EmitError> {
+//! fn place(claim: &Claim, outbox: &Outbox) -> Result<String, OutboxError> {
 //!     let order = claim.derive_uuid("order");
 //!     claim.write(Sql::new("INSERT INTO orders (id) VALUES ($1)").bind(order.as_str()))?;
 //!     outbox.emit(claim, &Event::new("order.created", &order), &json!({ "order": order }))?;
@@ -95,7 +95,7 @@ pub struct StoredEvent {
 /// An event could not be added. Nothing was sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum EmitError {
+pub enum OutboxError {
     /// The data can't be serialised.
     #[error("the event's data can't be serialised as JSON: {0}")]
     NotSerializable(#[from] serde_json::Error),
@@ -179,7 +179,7 @@ impl Outbox {
         claim: &Claim,
         event: &Event,
         data: &T,
-    ) -> Result<(), EmitError> {
+    ) -> Result<(), OutboxError> {
         claim.write(self.event(claim, event, data)?)?;
         Ok(())
     }

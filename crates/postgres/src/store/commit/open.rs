@@ -19,7 +19,7 @@ use crate::transaction::{Footing, Slot, Xid};
 use crate::value::{Cell, Value, arrays, first};
 
 /// The first pause between two questions what became of a transaction, and the longest.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(250));
 
 impl<P: Pool> PostgresStore<P> {
     pub(super) async fn commit_open(
