@@ -130,7 +130,9 @@ impl OutcomeBucket {
             (Some("SlowDown" | "TooManyRequests"), _) | (_, 429) => StoreError::Throttled(
                 format!("bucket `{bucket}` asks for fewer requests on one prefix").into(),
             ),
-            (_, 500..) => StoreError::Unavailable(in_words(error).into()),
+            (Some("RequestTimeout" | "RequestTimeoutException"), _) | (_, 500..) => {
+                StoreError::Unavailable(in_words(error).into())
+            }
             (Some("AccessDenied"), _) => StoreError::Denied(
                 format!("access denied to bucket `{bucket}`: allow the function {action} on it")
                     .into(),
@@ -193,9 +195,16 @@ mod tests {
             let error = refused(code, status);
             assert!(matches!(error, StoreError::Throttled(_)), "{code} {status}");
         }
-        for status in [500, 503] {
-            let error = refused("InternalError", status);
-            assert!(matches!(error, StoreError::Unavailable(_)), "{status}");
+        for (code, status) in [
+            ("InternalError", 500),
+            ("InternalError", 503),
+            ("RequestTimeout", 400),
+        ] {
+            let error = refused(code, status);
+            assert!(
+                matches!(error, StoreError::Unavailable(_)),
+                "{code} {status}"
+            );
         }
         let denied = refused("AccessDenied", 499);
         assert!(matches!(denied, StoreError::Denied(_)), "{denied}");
