@@ -96,7 +96,7 @@
 //! no part of a fingerprint unless
 //! [`fingerprint_attributes`](crate::batch::Settings::fingerprint_attributes) names them. The type is outside of what a declared envelope gives. Such a worker
 //! declares none, decodes the whole event, takes both parts of the key from it, and sets
-//! `fingerprint_from` to `Selector::pointer("/detail")?`. Events of an outbox have their own id,
+//! `fingerprint_from` to a selector of the pointer `/detail`. Events of an outbox have their own id,
 //! whatever their type: `key_from(Selector::attribute("event_id"))`.
 //!
 //! A handler that called [`Claim::derive_key`](crate::Claim::derive_key) and failed keeps its

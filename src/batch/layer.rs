@@ -373,7 +373,7 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
 
     /// Takes the fingerprint from the decoded body, or from the message as it was delivered; `None`
     /// for a message that is not compared. Default: the fingerprint of the whole body, or of what
-    /// is in its [envelope](Self::envelope), as text. The closure counts before
+    /// is in its [envelope](Self::envelope), as text. The closure takes precedence over
     /// [`fingerprint_from`](Settings::fingerprint_from) and
     /// [`fingerprint_without`](Settings::fingerprint_without).
     ///

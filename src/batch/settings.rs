@@ -107,7 +107,7 @@ pub struct Settings {
     pub fingerprint_without: Vec<Pointer>,
     /// The one part of the message as it was received that is compared: what the selector finds.
     /// Messages in which it finds nothing are equal to each other, and differ from all in which it
-    /// finds something. It counts before
+    /// finds something. It takes precedence over
     /// [`fingerprint_without`](Settings::fingerprint_without). Default: none, and the whole is
     /// compared.
     ///

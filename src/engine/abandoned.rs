@@ -19,7 +19,7 @@ use crate::engine::fence::{Fence, Hold, is_mine};
 use crate::engine::metrics::Count;
 use crate::engine::pace::Turns;
 use crate::engine::persist::persist;
-use crate::engine::{Engine, LEAST_STORE_TIME, REPLY_TIME, Request, events};
+use crate::engine::{Engine, REPLY_TIME, Request, events};
 use crate::protocol::journal::Journal;
 use crate::protocol::key::RecordId;
 use crate::protocol::record::{
@@ -254,13 +254,7 @@ impl Engine {
         if let (RecordWrite::Release(release), Some(later)) = (&unsent.write, unsent.later) {
             return self.send_late(unsent, release, later, deadline).await;
         }
-        // An outcome gets half of the time, and a later call may have more.
-        let half = deadline.saturating_duration_since(Instant::now()) / 2;
-        let has_more = self.clock.now() + LONGEST_SEND < hold.lease;
-        if unsent.large.is_some() && half < LEAST_STORE_TIME / 2 && has_more {
-            return;
-        }
-        let mut write = self.packed(unsent, half).await;
+        let mut write = self.packed(unsent, deadline).await;
         let mut answer = self.send_again(&write, deadline).await;
         if let (Err(StoreError::TooLarge), RecordWrite::Complete(completion)) = (&answer, &*write) {
             let omitted = StoredOutcome::Omitted(Omission::TooLarge);
@@ -346,8 +340,9 @@ impl Engine {
         is_open && !is_mine(found, &release.tombstone)
     }
 
-    /// Returns the write, whose large outcome is kept first. The completion is sent whatever becomes of it.
-    async fn packed<'a>(&self, unsent: &'a Unsent, time: Duration) -> Cow<'a, RecordWrite> {
+    /// Returns the write, whose large outcome is kept first, in half of the time: a completion without its outcome is safe, and one that
+    /// is never sent is not.
+    async fn packed<'a>(&self, unsent: &'a Unsent, deadline: Instant) -> Cow<'a, RecordWrite> {
         let Unsent {
             request,
             hold,
@@ -358,7 +353,8 @@ impl Engine {
         if let (Some(text), RecordWrite::Complete(completion)) = (large, write) {
             let until = completion.expiration;
             let pack = Box::pin(self.pack(request, hold, text, until));
-            let outcome = timeout(time, pack).await.unwrap_or_else(|_| {
+            let half = deadline.saturating_duration_since(Instant::now()) / 2;
+            let outcome = timeout(half, pack).await.unwrap_or_else(|_| {
                 events::not_kept(request, hold, &StoreError::Timeout);
                 StoredOutcome::Omitted(Omission::NotKept)
             });

@@ -592,6 +592,11 @@ pub struct PreparedStep<E> {
 }
 
 impl<E> PreparedStep<E> {
+    /// Returns the key for the effect: that which [`Claim::derive_key`] gives for the step's name.
+    pub fn key(&self) -> String {
+        self.claim.derive_key(&self.name)
+    }
+
     /// Notes that the effect is about to fire. Call it right before the request that has the effect.
     ///
     /// # Errors

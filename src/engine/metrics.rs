@@ -27,7 +27,7 @@
 //! | `idempotency_side_effect_duplicates` | effects that their provider knew already, as `Claim::duplicate_at_provider` told |
 //! | `idempotency_store_errors` | claims, completions and releases that the store refused or didn't answer |
 //!
-//! A store of `Window::lossy` has two of its own, without labels: the counter
+//! A store of [`Window::lossy`](crate::window::Window::lossy) has two of its own, without labels: the counter
 //! `idempotency_lossy_drops`, messages that it took for duplicates without being certain, and the gauge
 //! `idempotency_lossy_rate`, the percentage of new messages that it loses.
 //!

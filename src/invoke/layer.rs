@@ -298,7 +298,7 @@ impl<T, E> InvokeLayer<T, E> {
     ///
     /// Take it from fields that say what the event asks for, not from the whole decoded value: a
     /// field that the type gains would make another request of each event that is delivered again. The
-    /// closure counts before [`fingerprint_without`](Settings::fingerprint_without).
+    /// closure takes precedence over [`fingerprint_without`](Settings::fingerprint_without).
     ///
     /// `|_| None` compares events by their key alone: every event of a key that was done gets its
     /// answer, whatever it says. That is for keys that name one piece of work for ever. A key that is

@@ -30,8 +30,8 @@ impl Claim {
     /// that takes over is given the recorded result, and the effect doesn't fire again. A step that
     /// was pending when its attempt died may have happened: it fires again with the same key, or
     /// waits for an operator, as [`Step::on_crash`](crate::Step::on_crash) says. An error says that
-    /// nothing happened: it is noted, and the next attempt, or the next call, lets the effect fire. A step
-    /// that was pending stays so.
+    /// nothing happened: it is noted, and the next attempt, or the next call, lets the effect fire. Where
+    /// an earlier attempt left the step pending, an error leaves it pending.
     ///
     /// The effect is given the key that [`derive_key`](Self::derive_key) gives for the step's name.
     /// Its result is decoded once before it is recorded. One that JSON gives back as another value
