@@ -30,7 +30,7 @@ use crate::idempotency::{Idempotency, Verdict};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::Key;
 use crate::protocol::record::error_kind;
-use crate::store::BoxError;
+use crate::store::error::BoxError;
 
 #[cfg(feature = "lambda-http")]
 use crate::http::gateway;

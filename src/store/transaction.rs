@@ -245,6 +245,7 @@ impl Collected {
     }
 
     /// Counts the writes that meet this condition.
+    #[cfg(any(test, feature = "dynamodb"))]
     pub(crate) fn count_of(&self, condition: impl Fn(&Write) -> bool) -> usize {
         let writes = self.writes();
         writes

@@ -4,8 +4,8 @@
 use std::io::Write as _;
 
 use aws_sdk_dynamodb::types::{
-    AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, PutRequest,
-    ScalarAttributeType, WriteRequest,
+    AttributeDefinition, AttributeValue, BillingMode, GlobalSecondaryIndex, KeySchemaElement,
+    KeyType, Projection, ProjectionType, PutRequest, ScalarAttributeType, WriteRequest,
 };
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
@@ -285,6 +285,57 @@ async fn an_effect_is_named_by_a_number_to_its_last_digit() {
         let said = audit(&records, &ledger, &[]).await.ended_with(1);
         assert_eq!(counts(&said), [3, 1, 0], "{key}: {said:?}");
         assert_eq!(said.json()["missing"]["ids"][0], id(0), "{said:?}");
+    }
+}
+
+/// An index with a sort key has no item that lacks this key's attribute.
+#[tokio::test]
+async fn an_effect_that_an_index_lacks_is_not_missing() {
+    let records = table().await;
+    put_all(&records, (0..3).map(record)).await;
+    for has_another in [false, true] {
+        let ledger = format!("ledger-{}", fastrand::u64(..));
+        let key = |name: &str, kind| {
+            let element = KeySchemaElement::builder().attribute_name(name);
+            element.key_type(kind).build().unwrap()
+        };
+        let index = |name: &str, keys: Vec<KeySchemaElement>| {
+            let all = Projection::builder().projection_type(ProjectionType::All);
+            let index = GlobalSecondaryIndex::builder().index_name(name);
+            let index = index.set_key_schema(Some(keys)).projection(all.build());
+            index.build().unwrap()
+        };
+        let payment = || key("payment", KeyType::Hash);
+        let sparse = vec![payment(), key("shipped_at", KeyType::Range)];
+        let mut indexes = vec![index("a-sparse", sparse)];
+        if has_another {
+            indexes.push(index("b-whole", vec![payment()]));
+        }
+        let text = |name: &str| {
+            let attribute = AttributeDefinition::builder().attribute_name(name);
+            let attribute = attribute.attribute_type(ScalarAttributeType::S);
+            attribute.build().unwrap()
+        };
+        let create = dynamodb().client().create_table().table_name(&ledger);
+        let create = create
+            .billing_mode(BillingMode::PayPerRequest)
+            .key_schema(key("account", KeyType::Hash))
+            .set_attribute_definitions(Some(["account", "payment", "shipped_at"].map(text).into()))
+            .set_global_secondary_indexes(Some(indexes));
+        create.send().await.unwrap();
+        let effects = (0..3).map(|number| {
+            let text = |text: String| AttributeValue::S(text);
+            let mut effect = vec![
+                ("account", text(format!("a-{number}"))),
+                ("payment", text(format!("p-{number}"))),
+                ("shipped_at", text("2026-01-01".to_owned())),
+            ];
+            effect.truncate(if number == 2 { 2 } else { 3 });
+            effect
+        });
+        put_all(&ledger, effects).await;
+        let said = audit(&records, &ledger, &[]).await.ended_with(0);
+        assert_eq!(counts(&said), [3, 0, 0], "{has_another}: {said:?}");
     }
 }
 
