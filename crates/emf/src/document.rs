@@ -87,7 +87,7 @@ fn first(samples: Vec<Sample>) -> (Map<String, Json>, Vec<Json>, Vec<Sample>) {
 /// since alarms look at all operations of a service together.
 fn dimensions(labels: &[Label]) -> Vec<Vec<&str>> {
     // CloudWatch has no dimension without a value, or with blanks alone; names are ASCII, and begin with no colon.
-    let is_name = |name: &str| name.bytes().all(|b| b.is_ascii_graphic()) && !name.starts_with(':');
+    let is_name = |name: &str| is_printable(name) && !name.starts_with(':');
     let fit = labels
         .iter()
         .filter(|label| is_name(label.key()) && !label.value().trim().is_empty());
@@ -104,12 +104,16 @@ fn dimensions(labels: &[Label]) -> Vec<Vec<&str>> {
     sets
 }
 
+/// Tells whether a text has ASCII alone, without control characters.
+fn is_printable(text: &str) -> bool {
+    text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
+}
+
 /// The value of a dimension. CloudWatch takes 1,024 characters of ASCII without control characters, so that
 /// others are escaped.
 fn value_of(label: &Label) -> String {
     let value = label.value();
-    let is_printable = |byte: u8| matches!(byte, b' '..=b'~');
-    if value.bytes().all(is_printable) {
+    if is_printable(value) {
         return value.chars().take(1_024).collect();
     }
     value.escape_default().take(1_024).collect()
