@@ -19,7 +19,7 @@ use crate::protocol::record::{Found, RecordWrite};
 use crate::store::transaction::{Admission, Commit, Committed};
 
 mod cached;
-pub(crate) mod error;
+mod error;
 pub(crate) mod grouped;
 mod memory;
 #[cfg(test)]
@@ -28,6 +28,8 @@ pub mod transaction;
 pub mod version;
 
 pub use crate::store::cached::CachedStore;
+#[cfg(any(feature = "dynamodb", feature = "http", feature = "test-util"))]
+pub(crate) use crate::store::error::BoxError;
 pub use crate::store::error::StoreError;
 pub use crate::store::grouped::GroupedStore;
 pub use crate::store::memory::MemoryStore;

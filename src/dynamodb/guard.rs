@@ -61,7 +61,7 @@ use crate::dynamodb::client::{Noted, noted};
 use crate::dynamodb::error::{Met, Refusal};
 use crate::dynamodb::layout::Item;
 use crate::protocol::causes::unlinked;
-use crate::store::error::BoxError;
+use crate::store::BoxError;
 
 mod latest;
 mod once;

@@ -12,7 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::{BoxBody, UnsyncBoxBody};
 use http_body_util::{BodyExt, Full};
 
-use crate::store::error::BoxError;
+use crate::store::BoxError;
 
 #[cfg(test)]
 mod tests;

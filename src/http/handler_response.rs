@@ -19,7 +19,7 @@ use crate::http::stored_response::stored;
 use crate::http::verdict;
 use crate::idempotency::Verdict;
 use crate::protocol::record::Omission;
-use crate::store::error::BoxError;
+use crate::store::BoxError;
 
 /// Holds a handler's response, read as far as the record stores it.
 pub(super) struct HandlerResponse<B> {

@@ -30,7 +30,7 @@ use crate::idempotency::{Idempotency, Verdict};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::Key;
 use crate::protocol::record::error_kind;
-use crate::store::error::BoxError;
+use crate::store::BoxError;
 
 #[cfg(feature = "lambda-http")]
 use crate::http::gateway;

@@ -15,7 +15,7 @@ use super::TestError;
 use crate::dynamodb::DynamoDbStore;
 use crate::protocol::causes::in_words;
 use crate::protocol::record::Owner;
-use crate::store::error::BoxError;
+use crate::store::BoxError;
 
 /// A DynamoDB API for tests of handlers that hand writes to [`Claim::write`](crate::Claim::write),
 /// or read tables.

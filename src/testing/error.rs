@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use crate::engine::error::Error;
 use crate::setup::BuildError;
-use crate::store::error::BoxError;
+use crate::store::BoxError;
 
 /// A helper for tests could not make what was asked for.
 #[derive(thiserror::Error)]
