@@ -192,6 +192,8 @@ mod tests {
             TEXT
         );
         assert_eq!(text_of::<Box<dyn Error>>(&failed().into()), TEXT);
+        name_causes_of::<Box<dyn Error>, _>();
+        assert_eq!(text_of::<Box<dyn Error>>(&failed().into()), TEXT);
         assert_eq!(text_of(&"card refused"), "card refused");
         name_causes_of::<&str, _>();
         assert_eq!(text_of(&"card refused"), "card refused");

@@ -74,7 +74,7 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
 
 /// Reads the machine's clock.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct SystemClock;
+pub(crate) struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> EpochMillis {

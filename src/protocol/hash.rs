@@ -19,6 +19,13 @@ impl Hex {
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
+
+    /// Reads the digits of a digest; `None` of any other text.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let digits: [u8; 64] = text.as_bytes().try_into().ok()?;
+        let is_digit = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        text.bytes().all(is_digit).then_some(Self(digits))
+    }
 }
 
 impl fmt::Display for Hex {
@@ -43,13 +50,22 @@ pub(crate) fn digest<'a>(domain: &'a str, parts: impl IntoIterator<Item = &'a [u
 
 #[cfg(test)]
 mod tests {
-    use super::digest;
+    use super::{Hex, digest};
 
     #[test]
     fn a_delimiter_cannot_move_a_boundary() {
         let one: [&[u8]; 2] = [b"a#b", b"c"];
         let other: [&[u8]; 2] = [b"a", b"b#c"];
         assert!(digest("d", one) != digest("d", other));
+    }
+
+    #[test]
+    fn the_digits_of_a_digest_are_read_and_no_other_text() {
+        let own = digest("d", []);
+        assert!(Hex::parse(own.as_str()) == Some(own));
+        for other in ["0f", &"0".repeat(63), &"0F".repeat(32), &"g".repeat(64)] {
+            assert!(Hex::parse(other).is_none(), "{other}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::protocol::causes::unquoted;
 use crate::protocol::clock::EpochMillis;
 use crate::protocol::outcome::{Failure, Omission};
 
@@ -293,6 +294,21 @@ pub(crate) struct SagaState {
     /// An operator has erased the rest.
     #[serde(skip)]
     pub(crate) is_erased: bool,
+}
+
+impl Journal {
+    /// Returns the journal, unless the state of its saga can't be read: where the saga `goes_on`, it may
+    /// be compensating, and must not go forward again.
+    pub(crate) fn checked(self, goes_on: bool) -> Result<Self, String> {
+        if goes_on
+            && let Some(StepState::Confirmed(StepResult::Text(text))) =
+                self.get(SAGA).map(|entry| &entry.state)
+        {
+            let state = serde_json::from_str::<SagaState>(text);
+            state.map_err(|error| format!("`step:{SAGA}`: {}", unquoted(&error)))?;
+        }
+        Ok(self)
+    }
 }
 
 impl SagaState {

@@ -28,6 +28,9 @@ pub(crate) const MAX_ID_BYTES: usize = 2_048;
 /// of it.
 const MAX_OPERATION_BYTES_IN_ID: usize = 255;
 
+/// Ends the namespace of the records of an engine that only observes.
+const OBSERVED: &str = ".observed";
+
 /// Separates the parts of an event's identity in the form that most ids are derived from.
 const SEPARATOR: &str = "\u{1f}";
 
@@ -206,13 +209,9 @@ impl Key {
             #[cfg(feature = "batch")]
             Token::Record(id) => Ok(id.clone()),
             Token::RawId(_) if self.scope.is_some() => Err(KeyError::RawIdWithScope),
-            Token::RawId(id) if id.is_empty() => Err(KeyError::EmptyToken),
-            Token::RawId(id) if id.len() > MAX_ID_BYTES => Err(KeyError::IdTooLong {
-                bytes: id.len(),
-                max: MAX_ID_BYTES,
-            }),
             Token::RawId(id) => {
-                let hash = digest("lambda-idempotency/raw/1", [id.as_bytes()]);
+                check_id(id)?;
+                let hash = hash_of_raw(id);
                 let id = if namespace.is_observed() {
                     // The id itself is that of a record which others go by.
                     format!("{}#{hash}", namespace.as_str())
@@ -262,6 +261,21 @@ impl fmt::Debug for Key {
             .field("operation", &self.operation)
             .finish_non_exhaustive()
     }
+}
+
+fn check_id(id: &str) -> Result<(), KeyError> {
+    match id.len() {
+        0 => Err(KeyError::EmptyToken),
+        bytes if bytes > MAX_ID_BYTES => Err(KeyError::IdTooLong {
+            bytes,
+            max: MAX_ID_BYTES,
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn hash_of_raw(id: &str) -> Hex {
+    digest("lambda-idempotency/raw/1", [id.as_bytes()])
 }
 
 fn check_token(token: &str, max: usize) -> Result<(), KeyError> {
@@ -318,6 +332,43 @@ impl RecordId {
 
     fn new(id: String, hash: Hex) -> Self {
         Self(Arc::new(Identity { id, hash }))
+    }
+
+    /// Takes the id of a record as its store has it, for a tool that reads the store. Its hash is the
+    /// one that the engine names the record by: the last part of an id that an engine made, the digest
+    /// of a raw one.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError::EmptyToken`] and [`KeyError::IdTooLong`]: no record has such an id.
+    #[doc(hidden)]
+    pub fn stored(id: impl Into<String>) -> Result<Self, KeyError> {
+        let id = id.into();
+        check_id(&id)?;
+        let is_made = Self::parts_of(&id).is_some() || Self::observed_in(&id).is_some();
+        let made = id.rsplit_once('#').filter(|_| is_made);
+        let hash = made.and_then(|(_, hash)| Hex::parse(hash));
+        let hash = hash.unwrap_or_else(|| hash_of_raw(&id));
+        Ok(Self::new(id, hash))
+    }
+
+    /// Returns the namespace, the operation and the hash of an id that an engine made; `None` of a raw
+    /// one.
+    #[doc(hidden)]
+    pub fn parts_of(id: &str) -> Option<(&str, &str, &str)> {
+        let (namespace, rest) = id.split_once('#')?;
+        let (operation, hash) = rest.rsplit_once('#')?;
+        Hex::parse(hash).map(|_| (namespace, operation, hash))
+    }
+
+    /// Returns the namespace of the engine that keeps the record with this id, where that engine only
+    /// observes; `None` of any other id.
+    #[doc(hidden)]
+    pub fn observed_in(id: &str) -> Option<&str> {
+        let (namespace, _) = id.split_once('#')?;
+        let (_, hash) = id.rsplit_once('#')?;
+        let namespace = namespace.strip_suffix(OBSERVED)?;
+        Hex::parse(hash).map(|_| namespace)
     }
 
     /// Makes the id of a request without a key: `nonce` makes it unlike any other.
@@ -490,7 +541,7 @@ impl Namespace {
     pub(crate) fn observed(&self) -> Result<Self, BuildError> {
         Ok(Self {
             is_observed: true,
-            ..Self::new(format!("{}.observed", self.name))?
+            ..Self::new(format!("{}{OBSERVED}", self.name))?
         })
     }
 }

@@ -9,9 +9,7 @@ use crate::setup::BuildError;
 mod tests;
 
 #[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
-use serde_json::value::RawValue;
-#[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
-use std::collections::HashMap;
+mod part;
 
 /// A JSON pointer ([RFC 6901](https://www.rfc-editor.org/rfc/rfc6901)): names one value of a JSON
 /// text, such as `/detail/order_id` or `/items/0/id`. The empty pointer names the whole text.
@@ -50,20 +48,8 @@ impl Pointer {
     /// Returns the part of a JSON text that it names, unchanged: a number keeps its digits.
     #[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
     pub(crate) fn find<'a>(&self, text: &'a str) -> Option<&'a str> {
-        self.0.iter().try_fold(text, |json, name| {
-            let found: Option<&RawValue> = match json.trim_start().bytes().next()? {
-                b'{' => {
-                    let mut members: HashMap<String, _> = serde_json::from_str(json).ok()?;
-                    members.remove(name)
-                }
-                b'[' => {
-                    let items: Vec<_> = serde_json::from_str(json).ok()?;
-                    items.into_iter().nth(index(name)?)
-                }
-                _ => None,
-            };
-            found.map(RawValue::get)
-        })
+        let mut names = self.0.iter();
+        names.try_fold(text, |json, name| part::named(name, json))
     }
 }
 
@@ -91,13 +77,6 @@ fn unescape(name: &str) -> Option<String> {
         });
     }
     Some(text)
-}
-
-/// Parses an index (RFC 6901, 4): digits, without a sign or a leading zero.
-#[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
-fn index(name: &str) -> Option<usize> {
-    let index: usize = name.parse().ok()?;
-    (index.to_string() == name).then_some(index)
 }
 
 /// Returns the rest of each pointer that leads through this member or element. The name is made

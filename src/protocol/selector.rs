@@ -1,10 +1,10 @@
 //! Selects a value of a JSON text, and makes a token of it. Pure.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::protocol::fingerprint::{Fingerprint, canonical_text};
@@ -71,21 +71,114 @@ fn of_json(json: &str) -> Option<String> {
     match json.trim_start().bytes().next()? {
         b'"' => serde_json::from_str(json).ok(),
         b'n' => None,
-        b'[' => of_parts(json, &serde_json::from_str::<Vec<&RawValue>>(json).ok()?),
-        b'{' => {
-            let members: HashMap<String, &RawValue> = serde_json::from_str(json).ok()?;
-            of_parts(json, &members.into_values().collect::<Vec<_>>())
-        }
+        b'[' | b'{' => of_parts(json),
         _ => canonical_text(json.as_bytes()),
     }
 }
 
-/// Hashes an identity of several parts, so that it fits whatever its length. One that lacks a part
-/// would be shared by all that lack it.
-fn of_parts(json: &str, parts: &[&RawValue]) -> Option<String> {
-    let complete = |part: &&RawValue| !matches!(part.get(), "null" | r#""""#);
-    (!parts.is_empty() && parts.iter().all(complete))
-        .then(|| Fingerprint::json(json.as_bytes()).as_str().to_owned())
+/// Hashes an identity of several parts, so that it fits whatever its length. One that lacks a part, or a
+/// part of a part, would be shared by all that lack it.
+fn of_parts(json: &str) -> Option<String> {
+    // What can't be looked into, a number beyond a double's range for one, lacks nothing.
+    let unseen = || serde_json::from_str::<&RawValue>(json).map(|_| Seen::PARTS);
+    let seen = Seen::of(json).or_else(|| unseen().ok())?;
+    (seen.values > 1 && !seen.lacks).then(|| Fingerprint::json(json.as_bytes()).as_str().to_owned())
+}
+
+/// What was seen of a JSON value. The value isn't kept: hostile text takes a hundred times its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    /// The number of values, this one and those in it.
+    values: usize,
+    /// It is or has a `null` or an empty string.
+    lacks: bool,
+}
+
+impl Seen {
+    const VALUE: Self = Self {
+        values: 1,
+        lacks: false,
+    };
+    const PARTS: Self = Self {
+        values: 2,
+        lacks: false,
+    };
+    const NOTHING: Self = Self {
+        values: 1,
+        lacks: true,
+    };
+
+    /// Looks at a JSON text; `None` where it is none, or is nested deeper than 128 levels.
+    fn of(json: &str) -> Option<Self> {
+        serde_json::from_str(json).ok()
+    }
+
+    fn with(self, part: Self) -> Self {
+        Self {
+            values: self.values + part.values,
+            lacks: self.lacks || part.lacks,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Seen {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Looks)
+    }
+}
+
+struct Looks;
+
+impl<'de> Visitor<'de> for Looks {
+    type Value = Seen;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Seen, E> {
+        Ok(Seen::NOTHING)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Seen, E> {
+        Ok(Seen::VALUE)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Seen, E> {
+        Ok(Seen::VALUE)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Seen, E> {
+        Ok(Seen::VALUE)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Seen, E> {
+        Ok(Seen::VALUE)
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Seen, E> {
+        Ok(if text.is_empty() {
+            Seen::NOTHING
+        } else {
+            Seen::VALUE
+        })
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Seen, A::Error> {
+        let mut seen = Seen::VALUE;
+        while let Some(item) = items.next_element()? {
+            seen = seen.with(item);
+        }
+        Ok(seen)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Seen, A::Error> {
+        let mut seen = Seen::VALUE;
+        while let Some((IgnoredAny, member)) = members.next_entry()? {
+            seen = seen.with(member);
+        }
+        Ok(seen)
+    }
 }
 
 #[cfg(test)]
@@ -145,8 +238,16 @@ mod tests {
             r#"["a",null]"#,
             r#"{"a": null}"#,
             r#"["", 1]"#,
+            r#"["a",["b",null]]"#,
+            r#"["a",{"b":""}]"#,
+            r#"{"a":{"b":{"c":null}}}"#,
+            "[1,",
         ] {
             assert_eq!(of_json(json), None, "{json}");
+        }
+        let deep = format!("[1,{}1{}]", "[".repeat(200), "]".repeat(200));
+        for json in [r#"["t",1e400]"#, r#"["t","\ud800"]"#, &deep, r#"{"a":[]}"#] {
+            assert!(of_json(json).is_some(), "{json}");
         }
     }
 }

@@ -1,12 +1,101 @@
 //! Writes parts of a record as texts, for stores whose database has no types for them. The texts
 //! are part of those stores' layouts, so they must never change. Pure.
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::clock::EpochMillis;
-use crate::protocol::journal::{StepEntry, StepResult, StepState};
+use crate::protocol::causes::unquoted;
+use crate::protocol::clock::{EpochMillis, EpochSeconds};
+use crate::protocol::fingerprint::Fingerprint;
+use crate::protocol::journal::{Journal, StepEntry, StepResult, StepState};
 use crate::protocol::packed::{PackedOutcome, Place};
-use crate::protocol::record::{Omission, Owner, StoredOutcome};
+use crate::protocol::record::{LAYOUT, Omission, Owner, Record, Status, StoredOutcome};
+
+/// The fields of a stored record, by the names that they have in every such store.
+pub trait Fields {
+    /// Gives a text; `None` where there is none.
+    ///
+    /// # Errors
+    ///
+    /// The reason why it can't be understood, for an operator.
+    fn text(&self, name: &str) -> Result<Option<String>, String>;
+
+    /// Gives a number; `None` where there is none.
+    ///
+    /// # Errors
+    ///
+    /// The reason why it can't be understood, for an operator.
+    fn number(&self, name: &str) -> Result<Option<i64>, String>;
+
+    /// Gives bytes; `None` where there are none.
+    fn bytes(&self, name: &str) -> Option<Vec<u8>>;
+}
+
+/// Gives what must be there.
+///
+/// # Errors
+///
+/// It isn't, for an operator.
+pub fn required<T>(name: &str, value: Option<T>) -> Result<T, String> {
+    value.ok_or_else(|| format!("`{name}` is missing"))
+}
+
+/// Reads a field's JSON.
+///
+/// # Errors
+///
+/// The reason why it can't be understood, for an operator. It quotes nothing of the text.
+pub fn read_json<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    serde_json::from_str(text).map_err(|error| unquoted(&error))
+}
+
+/// Puts a record together that has this journal. Its layout is the field of this name.
+///
+/// # Errors
+///
+/// The reason why it can't be understood, for an operator.
+pub fn read_record<F: Fields>(
+    fields: &F,
+    layout: &str,
+    journal: impl FnOnce(&F) -> Result<Journal, String>,
+) -> Result<Record, String> {
+    let layout = fields.number(layout)?;
+    if let Some(other) = layout.filter(|layout| *layout != LAYOUT) {
+        return Err(format!(
+            "layout version {other}, where this release knows {LAYOUT}"
+        ));
+    }
+    let status = required("status", fields.text("status")?)?;
+    let status = Status::parse(&status).ok_or("`status` is unknown")?;
+    let expiration = required("expiration", fields.number("expiration")?)?;
+    let mut record = Record::new(status, EpochSeconds(expiration));
+    record.layout = layout;
+    record.owner = fields.text("owner")?.map(Owner::from_stored);
+    record.lease = fields.number("lease")?.map(EpochMillis);
+    let attempt = required("attempt", fields.number("attempt")?)?;
+    record.attempt = u32::try_from(attempt).map_err(|_| "`attempt` is no count")?;
+    record.fingerprint = fields.text("fingerprint")?.map(Fingerprint::from_stored);
+    record.last_error = fields.text("last_error")?;
+    record.started_at = fields.number("started_at")?.map(EpochMillis);
+    record.completed_at = fields.number("completed_at")?.map(EpochMillis);
+    let outcome = OutcomeParts {
+        inline: fields.text("outcome")?,
+        omitted: fields.text("omitted")?,
+        packed: fields.text("packed")?,
+        content: fields.bytes("content"),
+    };
+    record.outcome = outcome.read()?;
+    record.journal = journal(fields)?.checked(status == Status::InProgress)?;
+    if layout.is_some() {
+        required("owner", record.owner.as_ref())?;
+    }
+    if status == Status::InProgress {
+        required("lease", record.lease)?;
+    } else {
+        required("outcome", record.outcome.as_ref())?;
+    }
+    Ok(record)
+}
 
 /// An outcome in parts: one of the first three is set, and `content` beside `packed` where the record
 /// itself holds the compressed bytes.
@@ -87,8 +176,7 @@ impl OutcomeParts {
         let Some(packed) = self.packed else {
             return Ok(self.inline.map(StoredOutcome::Inline));
         };
-        let packed: Packed =
-            serde_json::from_str(&packed).map_err(|error| format!("`packed`: {error}"))?;
+        let packed: Packed = read_json(&packed).map_err(|reason| format!("`packed`: {reason}"))?;
         let owner = || {
             let owner = packed.owner.clone().map(Owner::from_stored);
             owner.ok_or_else(|| "`packed owner` is missing".to_owned())
@@ -177,7 +265,96 @@ fn omission(reason: &str) -> Result<Omission, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+
+    struct Texts(BTreeMap<&'static str, &'static str>);
+
+    impl Fields for Texts {
+        fn text(&self, name: &str) -> Result<Option<String>, String> {
+            Ok(self.0.get(name).map(|text| (*text).to_owned()))
+        }
+
+        fn number(&self, name: &str) -> Result<Option<i64>, String> {
+            Ok(self.0.get(name).map(|text| text.parse().unwrap()))
+        }
+
+        fn bytes(&self, name: &str) -> Option<Vec<u8>> {
+            self.0.get(name).map(|text| text.as_bytes().to_vec())
+        }
+    }
+
+    /// Reads a record in progress after these changes.
+    fn read(changes: &[(&'static str, Option<&'static str>)]) -> Result<Record, String> {
+        let mut texts = BTreeMap::from([
+            ("v", "1"),
+            ("status", "INPROGRESS"),
+            ("expiration", "9"),
+            ("owner", "me"),
+            ("lease", "7"),
+            ("attempt", "2"),
+            ("fingerprint", "ab"),
+            ("last_error", "no"),
+            ("started_at", "6"),
+        ]);
+        for (name, text) in changes {
+            match text {
+                Some(text) => texts.insert(*name, *text),
+                None => texts.remove(name),
+            };
+        }
+        read_record(&Texts(texts), "v", |_| Ok(Journal::default()))
+    }
+
+    #[test]
+    fn a_record_is_read_from_its_fields() {
+        let mut record = Record::new(Status::InProgress, EpochSeconds(9));
+        record.layout = Some(1);
+        record.owner = Some(Owner::from_stored("me"));
+        record.lease = Some(EpochMillis(7));
+        record.attempt = 2;
+        record.fingerprint = Some(Fingerprint::from_stored("ab"));
+        record.last_error = Some("no".to_owned());
+        record.started_at = Some(EpochMillis(6));
+        assert_eq!(read(&[]), Ok(record.clone()));
+
+        record.status = Status::Completed;
+        record.lease = None;
+        record.outcome = Some(StoredOutcome::Inline("{}".to_owned()));
+        record.completed_at = Some(EpochMillis(8));
+        let changes = [
+            ("status", Some("COMPLETED")),
+            ("lease", None),
+            ("outcome", Some("{}")),
+            ("completed_at", Some("8")),
+        ];
+        assert_eq!(read(&changes), Ok(record));
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_understood_names_the_field() {
+        for (name, text, reason) in [
+            (
+                "v",
+                Some("2"),
+                "layout version 2, where this release knows 1",
+            ),
+            ("status", None, "`status` is missing"),
+            ("status", Some("DONE"), "`status` is unknown"),
+            ("status", Some("COMPLETED"), "`outcome` is missing"),
+            ("expiration", None, "`expiration` is missing"),
+            ("attempt", None, "`attempt` is missing"),
+            ("attempt", Some("-1"), "`attempt` is no count"),
+            ("owner", None, "`owner` is missing"),
+            ("lease", None, "`lease` is missing"),
+            ("omitted", Some("for no reason"), "`omitted` is unknown"),
+        ] {
+            assert_eq!(read(&[(name, text)]), Err(reason.to_owned()));
+        }
+        // Another library wrote it.
+        assert!(read(&[("v", None), ("owner", None)]).is_ok());
+    }
 
     /// The texts are what stores hold: a change of one loses outcomes.
     #[test]
@@ -213,6 +390,27 @@ mod tests {
             assert_eq!(parts.read(), Ok(Some(outcome)));
         }
         assert_eq!(OutcomeParts::of(None).read(), Ok(None));
+    }
+
+    /// The reason goes into logs, and the fields hold outcomes and results.
+    #[test]
+    fn what_cannot_be_understood_is_not_quoted() {
+        for (text, of_entry) in [
+            (r#""4111""#, "Data error at line 1"),
+            (r#"{"4111""#, "Eof error at line 1"),
+            ("4111", "Data error at line 1"),
+            (r#"{"state":"4111"}"#, "missing field `revision` at line 1"),
+        ] {
+            let parts = OutcomeParts {
+                packed: Some(text.to_owned()),
+                ..OutcomeParts::default()
+            };
+            let entry = read_json::<Entry>(text).unwrap_err();
+            assert!(entry.starts_with(of_entry), "{entry}");
+            let packed = parts.read().unwrap_err();
+            assert!(packed.starts_with("`packed`: "), "{packed}");
+            assert!(!entry.contains("4111") && !packed.contains("4111"));
+        }
     }
 
     #[test]

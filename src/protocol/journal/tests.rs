@@ -221,3 +221,20 @@ fn the_record_and_its_journal_give_the_status() {
 fn no_step_has_the_name_of_a_compensation() {
     assert!(!is_step_name(SAGA) && !is_step_name(&undo_of("charge")));
 }
+
+#[test]
+fn a_saga_goes_on_only_where_its_state_can_be_read() {
+    let at = EpochMillis(1);
+    let of = |text: &str| {
+        let state = StepState::Confirmed(StepResult::Text(text.to_owned()));
+        let mut journal = Journal::default();
+        journal.put(StepNote::new(
+            SAGA,
+            StepEntry::begun(None, at).ended(state, None, at),
+        ));
+        journal
+    };
+    assert!(of("{}").checked(true).is_ok());
+    assert!(of("7").checked(true).is_err());
+    assert!(of("7").checked(false).is_ok());
+}

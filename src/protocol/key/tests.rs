@@ -128,6 +128,34 @@ fn a_raw_id_is_kept_and_bounded() {
 }
 
 #[test]
+fn an_id_that_a_store_has_is_the_one_that_the_engine_made() {
+    let namespace = Namespace::new("shop").unwrap();
+    let observed = namespace.observed().unwrap();
+    for key in [
+        Key::new("charge", "t-1"),
+        Key::new("a#b", "t-1").scope("tenant"),
+        Key::new("ö".repeat(200), "t-1"),
+        Key::raw("charge", "order-17"),
+        Key::raw("charge", "eu#refund#17"),
+    ] {
+        for namespace in [&namespace, &observed] {
+            let id = key.resolve(namespace, 255).unwrap();
+            let is_observed = RecordId::observed_in(id.as_str()) == Some("shop");
+            assert_eq!(is_observed, namespace.is_observed(), "{}", id.as_str());
+            assert_eq!(RecordId::stored(id.as_str()), Ok(id));
+        }
+    }
+    let id = resolve(&Key::new("a#b", "t-1")).unwrap();
+    let parts = ("shop", "a#b", id.hash());
+    assert_eq!(RecordId::parts_of(id.as_str()), Some(parts));
+    assert_eq!(RecordId::parts_of("eu#refund#17"), None);
+    assert_eq!(RecordId::stored(""), Err(KeyError::EmptyToken));
+    let (bytes, max) = (2_049, 2_048);
+    let long = RecordId::stored("x".repeat(bytes));
+    assert_eq!(long, Err(KeyError::IdTooLong { bytes, max }));
+}
+
+#[test]
 fn golden_vectors_hold_across_versions() {
     let id = resolve(&Key::new("charge", "order-1").scope("tenant")).unwrap();
     assert_eq!(

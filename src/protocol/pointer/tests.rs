@@ -66,3 +66,11 @@ fn what_is_not_there_is_not_found() {
         assert_eq!(find(pointer, text), None, "{pointer}");
     }
 }
+
+#[test]
+#[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
+fn of_a_name_that_is_there_twice_the_last_counts_and_what_is_no_json_has_no_parts() {
+    assert_eq!(find("/a", r#"{"a": 1, "b": 2, "a": 3}"#), Some("3"));
+    assert_eq!(find("/a", r#"{"a": 1} 2"#), None);
+    assert_eq!(find("/a", r#"{"a": 1"#), None);
+}
