@@ -22,6 +22,8 @@ mod cached;
 mod error;
 pub(crate) mod grouped;
 mod memory;
+#[cfg(feature = "test-util")]
+pub(crate) mod process;
 #[cfg(test)]
 mod tests;
 pub mod transaction;

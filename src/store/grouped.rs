@@ -292,6 +292,8 @@ impl Groups {
     fn spawn(&self, runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         while tasks.try_join_next().is_some() {}
+        #[cfg(feature = "test-util")]
+        let task = store::process::ending_with_it(task);
         tasks.spawn_on(task, runtime);
     }
 }

@@ -305,11 +305,12 @@ pub enum Committed {
 }
 
 /// The record of a run in the claimless form, as a store with open transactions sees it while the
-/// handler runs: [`Claim::unwritten`](crate::Claim::unwritten) gives it.
+/// handler runs: `Claim::unwritten` gives it.
 ///
 /// Such a store puts the record's id into the transaction that it opens for the handler, before the
 /// handler's own statements. Where another record is in its place, the store tells it to
 /// [`meet`](Self::meet).
+#[doc(hidden)]
 pub struct Unwritten {
     /// The id of the record.
     pub id: RecordId,
@@ -334,6 +335,7 @@ impl Unwritten {
     ///
     /// Where it may not, the handler's result doesn't count: the run ends with what the record says,
     /// the outcome of an earlier run or an obstacle.
+    #[doc(hidden)]
     #[must_use = "the handler must not go on where this is false"]
     pub fn meet(&self, found: Found) -> bool {
         let asking = Asking::new(&self.owner, self.fingerprint.as_ref(), self.clock.now());

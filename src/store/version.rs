@@ -235,6 +235,11 @@ mod tests {
 
     #[test]
     fn what_is_no_version_is_refused() {
+        let longest = "1".repeat(DIGITS);
+        assert_eq!(
+            text(Version::sequence(&longest)),
+            format!("sequence:{longest}")
+        );
         let long = "1".repeat(DIGITS + 1);
         for digits in ["", "-1", "1.5", " 1", "0x1", "１", &long] {
             assert_eq!(
