@@ -30,6 +30,8 @@ mod lease;
 pub mod metrics;
 mod outcome;
 mod pace;
+#[cfg(any(feature = "batch", feature = "invoke"))]
+pub(crate) mod permanent;
 mod permission;
 mod persist;
 mod places;

@@ -20,7 +20,6 @@ use crate::engine::{Begun, Caller, Disposition, Ended, Engine, Options, Replay, 
 use crate::protocol::causes::{HandlerError, name_causes_of};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{Key, KeyError, RecordId};
-use crate::protocol::record::{Failure, error_kind};
 use crate::store::{DynStore, StoreError};
 
 mod builder;
@@ -35,8 +34,7 @@ pub use crate::idempotency::builder::Builder;
 
 /// Runs handlers so that a request which comes twice takes effect once.
 ///
-/// Cheap to clone; make one at start-up and share it. Only
-/// [`run_detached`](Self::run_detached) spawns a task: all other work is done inside the calls.
+/// Cheap to clone; make one at start-up and share it.
 ///
 /// ```
 /// use lambda_idempotency::{Fingerprint, Idempotency, Key, Outcome, store::MemoryStore};
@@ -406,8 +404,7 @@ impl Idempotency {
         let disposition = match (&result, verdict) {
             (Ok(_), Verdict::Release) => Disposition::Release(None),
             (Ok(value), _) => run.completion(|| to_faithful_json(value)),
-            (Err(error), Verdict::Fail) => Disposition::Fail(Failure::of(error)),
-            (Err(_), _) => Disposition::Release(Some(error_kind::<E>().into())),
+            (Err(error), verdict) => Disposition::of_error(error, verdict == Verdict::Fail),
         };
         match (run.ended(disposition).await, result) {
             (Ok(Ended::Replay(replayed)), _) => given(&replayed),
@@ -551,8 +548,10 @@ impl Idempotency {
             let _admitted = admitted;
             run.await
         };
-        let task = tokio::spawn(task.in_current_span().with_current_subscriber());
-        let joined = task.await;
+        let task = task.in_current_span().with_current_subscriber();
+        #[cfg(feature = "test-util")]
+        let task = crate::store::process::ending_with_it(task);
+        let joined = tokio::spawn(task).await;
         drop(caller);
         joined.map_err(|error| match error.try_into_panic() {
             Ok(panic) => resume_unwind(panic),

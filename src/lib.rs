@@ -254,7 +254,7 @@ pub use protocol::OnCrash;
 pub use protocol::causes::HandlerError;
 #[doc(hidden)]
 pub use protocol::causes::marker;
-pub use protocol::clock::{Clock, EpochMillis, EpochSeconds, SystemClock};
+pub use protocol::clock::{Clock, EpochMillis, EpochSeconds};
 pub use protocol::fingerprint::Fingerprint;
 #[doc(hidden)]
 pub use protocol::journal::SagaStatus;

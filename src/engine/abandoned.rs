@@ -16,7 +16,6 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::engine::claim::Claim;
 use crate::engine::error::Obstacle;
 use crate::engine::fence::{Fence, Hold, is_mine};
-use crate::engine::metrics::Count;
 use crate::engine::pace::Turns;
 use crate::engine::persist::persist;
 use crate::engine::{Engine, REPLY_TIME, Request, events};
@@ -25,7 +24,7 @@ use crate::protocol::key::RecordId;
 use crate::protocol::record::{
     Completion, NOT_STARTED, Omission, Owner, RecordWrite, Release, StoredOutcome, WITHOUT_REPLY,
 };
-use crate::protocol::{Asking, Decision, OnCrash, decide};
+use crate::protocol::{Asking, Decision, decide};
 use crate::store::{Answer, StoreError};
 
 #[cfg(test)]
@@ -463,12 +462,9 @@ impl Engine {
     /// work did is not known.
     pub(super) fn leave_dropped(&self, request: &Request, hold: &mut Hold, claim: &Claim) {
         drop(claim.collected().close());
-        request.meter.count(Count::Failures);
-        hold.keeps_fingerprint = true;
-        self.follow(claim, hold);
         // Tasks that the handler has spawned go on, and ask whether they may.
         claim.lose();
-        if self.settings.on_crash == OnCrash::RunAgain {
+        if self.crash(request, hold, claim) {
             self.leave_release(request, hold, "dropped");
         }
     }

@@ -15,7 +15,7 @@ use crate::engine::claim::{Claim, ClaimTime};
 use crate::engine::commit::Unclaimed;
 use crate::engine::end::Shadow;
 use crate::engine::error::{Error, Obstacle};
-use crate::engine::fence::Hold;
+use crate::engine::fence::{Hold, is_mine};
 use crate::engine::metrics::Count;
 use crate::engine::pace::Turns;
 use crate::engine::permission::ClaimRight;
@@ -229,25 +229,32 @@ impl Engine {
         acquired
     }
 
-    async fn try_acquire(&self, request: &Request, mut now: Moment) -> Result<Acquired, Obstacle> {
-        let owner = self.new_owner(request)?;
-        let mut wait = match self.settings.in_flight {
+    fn wait(&self, request: &Request) -> Option<Wait> {
+        match self.settings.in_flight {
             InFlight::FailFast => None,
             InFlight::WaitUpTo(limit) => Some(Wait::up_to(self.longest_wait(request, limit))),
-        };
-        let mut found = None;
-        let mut right = None;
+        }
+    }
+
+    async fn try_acquire(&self, request: &Request, mut now: Moment) -> Result<Acquired, Obstacle> {
+        let owner = self.new_owner(request)?;
+        let mut wait = self.wait(request);
+        let (mut found, mut right) = (None, None);
         if request.options.read_first || self.permission.is_refused() {
-            // The read only saves a write that would fail, and shows what may be replayed while no
-            // claim is made. Without it, the claim itself finds out.
+            // It saves a write that would fail. Without it, the claim itself finds out.
             found = Box::pin(self.look(request)).await.unwrap_or_default();
             now = self.moment();
         }
         let mut rounds = 0;
         // A claim of this run may have applied, and no reply said so.
         let is_silent = AtomicBool::new(false);
+        // A record that was met before has a fingerprint that counts.
+        let mut keeps = false;
         loop {
-            request.meet(found.as_ref(), now.time);
+            // One's own claim tells nothing of the attempt before.
+            if !is_mine(found.as_ref(), &owner) {
+                request.meet(found.as_ref(), now.time);
+            }
             let asking = Asking::new(&owner, request.fingerprint.as_ref(), now.time);
             let (over, attempt, keeps_fingerprint) =
                 match decide(found.as_ref(), asking, &self.settings.rules()) {
@@ -261,7 +268,7 @@ impl Engine {
                         (Some((seen.clone(), mode)), attempt, keeps)
                     }
                     Decision::Mine(record) => {
-                        let hold = Hold::of_record(&owner, record);
+                        let hold = Hold::of_record(&owner, record, keeps);
                         return self.start(request, hold, right).await;
                     }
                     Decision::Replay(record) | Decision::ReplayFailure(record) => {
@@ -297,6 +304,7 @@ impl Engine {
                 return Err(StoreError::Denied(NO_COMPLETION.into()).into());
             }
             let claim = self.new_claim(request, &owner, attempt, now.time);
+            keeps |= keeps_fingerprint;
             let mut hold = Hold::of_claim(&claim, keeps_fingerprint);
             // It may have applied although its reply was not waited for.
             let left = || {

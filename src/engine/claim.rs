@@ -245,12 +245,14 @@ impl Claim {
 
     /// Returns a copy of the first of the transaction's [writes](Self::write) that has this type. For
     /// stores that keep an open transaction there.
+    #[doc(hidden)]
     pub fn written<W: Any + Clone>(&self) -> Option<W> {
         self.collected().find()
     }
 
     /// Returns the record that the transaction is going to write, where no claim has written it: in
     /// the claimless form. For stores that open transactions.
+    #[doc(hidden)]
     pub fn unwritten(&self) -> Option<&Unwritten> {
         self.collected().unwritten()
     }
@@ -273,13 +275,13 @@ impl Claim {
         }
     }
 
-    /// Notes that another attempt has taken over, and wakes those who wait for it.
+    /// Notes that another attempt has taken over, or may from now on, and wakes those who wait for it.
     pub(super) fn lose(&self) {
         self.set_stop(Stop::LeaseLost);
         self.inner.lost.notify_waiters();
     }
 
-    /// Tells whether another attempt is known to have taken over.
+    /// Tells whether another attempt is known to have taken over, or may have.
     pub(super) fn is_lost(&self) -> bool {
         self.stop() == Some(Stop::LeaseLost)
     }
@@ -343,8 +345,9 @@ impl Claim {
         self.inner.until().map(Into::into)
     }
 
-    /// Tells whether the lease is over, or another attempt is known to have taken over: no further
-    /// effect may begin. Always `false` where nothing protects the run.
+    /// Tells whether the lease is over, another attempt is known to have taken over, or this one has
+    /// ended without success, so that a retry may run: no further effect may begin. Always `false`
+    /// where nothing protects the run.
     pub fn is_over(&self) -> bool {
         self.inner.is_over() || self.is_lost()
     }

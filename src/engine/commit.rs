@@ -65,10 +65,14 @@ impl Engine {
         &self,
         request: &Request,
         hold: &Hold,
+        claim: &Claim,
         outcome: Result<String, Omission>,
         writes: Vec<Write>,
     ) -> Result<Fence, Uncommitted> {
-        let left = || self.leave_release(request, hold, NOT_COMMITTED);
+        let left = || {
+            claim.lose();
+            self.leave_release(request, hold, NOT_COMMITTED);
+        };
         let unless_dropped = OnDrop::new(left);
         let mut record = Final {
             completion: self.completion_of(request, hold, outcome).await,
@@ -83,6 +87,10 @@ impl Engine {
         unless_dropped.disarm();
         if answer.is_ok() {
             self.permission.granted();
+        }
+        if matches!(answer, Ok(Committed::Refused(_)) | Err(_)) {
+            // A retry may run at once. Tasks that the handler has spawned go on, and ask whether they may.
+            claim.lose();
         }
         let committed = match answer {
             Ok(Committed::Applied) => Ok(Fence::Held),

@@ -12,9 +12,8 @@ use crate::engine::error::{Error, Obstacle, Uncommitted, unanswered};
 use crate::engine::fence::{Fence, Hold};
 use crate::engine::finish::{Disposition, Ended};
 use crate::engine::metrics::Count;
-use crate::engine::settings::Unrecorded;
+use crate::engine::settings::{AtDeadline, Unrecorded};
 use crate::engine::{Engine, Request, events};
-use crate::protocol::OnCrash;
 use crate::protocol::record::{Failure, Omission, Owner};
 use crate::store::StoreError;
 use crate::store::transaction::Committed;
@@ -102,7 +101,7 @@ impl Engine {
     ) -> Result<Ended, Obstacle> {
         let writes = claim.collected().close();
         if !writes.is_empty() {
-            let committed = self.commit(&request, &hold, outcome, writes);
+            let committed = self.commit(&request, &hold, claim, outcome, writes);
             let fence = Box::pin(committed).await?;
             return self.conclude(request, fence).await;
         }
@@ -127,7 +126,12 @@ impl Engine {
         // Nothing that a task of the handler writes now is lost in silence.
         drop(claim.collected().close());
         request.meter.count(Count::Failures);
-        if let Some(stop) = claim.stop() {
+        let stop = claim.stop();
+        if failure.is_none() || stop.is_some() {
+            // A retry may run at once. Tasks that the handler has spawned go on, and ask whether they may.
+            claim.lose();
+        }
+        if let Some(stop) = stop {
             let error = self.stopped(&request, hold, stop).await;
             // The finding of a step counts, whatever error the handler made of it. An answer stands.
             let has_failed = failure.is_some() || last_error.is_some();
@@ -176,10 +180,14 @@ impl Engine {
     }
 
     /// Ends work that didn't return: released, unless crashed attempts wait for an operator.
-    pub(super) async fn end_crashed(&self, request: &Request, mut hold: Hold, last_error: &str) {
-        request.meter.count(Count::Failures);
-        hold.keeps_fingerprint = true;
-        if self.settings.on_crash == OnCrash::RunAgain {
+    pub(super) async fn end_crashed(
+        &self,
+        request: &Request,
+        mut hold: Hold,
+        claim: &Claim,
+        last_error: &str,
+    ) {
+        if self.crash(request, &mut hold, claim) {
             Box::pin(self.release(request, &hold, Some(last_error))).await;
         }
     }
@@ -196,7 +204,13 @@ impl Engine {
         if !writes.is_empty() && matches!(disposition, Disposition::Complete(_)) {
             let owner = Owner::random().map_err(Error::Entropy)?;
             let until = claim.until();
-            let until = until.unwrap_or(self.clock.now() + self.settings.lease);
+            let now = self.clock.now();
+            let until = until.unwrap_or(now + self.settings.lease);
+            // A handler that outlived its deadline needs time to commit, too.
+            let until = match self.settings.at_deadline {
+                AtDeadline::GoOn => until.max(now + self.settings.store_timeout),
+                AtDeadline::End => until,
+            };
             let sent = self.send_commit(None, owner.as_str(), &writes, until, end);
             let Sent { answer, is_silent } = sent.await;
             let uncommitted = match answer {
@@ -271,13 +285,13 @@ impl Engine {
     }
 
     /// Ends the shadow claim of work that didn't return, as the real one would end.
-    pub(super) async fn note_crash(&self, shadow: Shadow, last_error: &str) {
+    pub(super) async fn note_crash(&self, shadow: Shadow, claim: &Claim, last_error: &str) {
         let Shadow {
             request,
             hold,
             span,
         } = shadow;
-        let ended = self.end_crashed(&request, hold, last_error);
+        let ended = self.end_crashed(&request, hold, claim, last_error);
         ended.instrument(span).await;
     }
 }

@@ -213,6 +213,17 @@ impl<E> Error<E> {
         }
     }
 
+    /// Tells whether each request fails like this until an operator corrects the set-up.
+    #[cfg(feature = "batch")]
+    pub(crate) fn is_misconfigured(&self) -> bool {
+        match self {
+            Self::Unrecorded(error) | Self::NotCommitted(error) | Self::OutcomeUnknown(error) => {
+                matches!(error, StoreError::Denied(_) | StoreError::Misconfigured(_))
+            }
+            error => error.kind() == ErrorKind::Misconfigured,
+        }
+    }
+
     /// Tells whether the same request, sent again with the same key, may come to another end.
     pub fn is_retryable(&self) -> bool {
         self.kind().is_retryable()

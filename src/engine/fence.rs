@@ -32,12 +32,12 @@ impl Hold {
     }
 
     /// Takes the hold from the record that an earlier send of the same claim left.
-    pub(crate) fn of_record(owner: &Owner, record: &Record) -> Self {
+    pub(crate) fn of_record(owner: &Owner, record: &Record, keeps_fingerprint: bool) -> Self {
         Self {
             owner: owner.clone(),
             attempt: record.attempt,
             lease: record.lease.unwrap_or_default(),
-            keeps_fingerprint: record.attempt > 1,
+            keeps_fingerprint,
             journal: record.journal.clone(),
         }
     }

@@ -1,6 +1,7 @@
 //! Ends an attempt under the fence: stores its outcome, or releases its key.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::time::Duration;
 
 use crate::engine::abandoned::OnDrop;
@@ -12,7 +13,7 @@ use crate::engine::persist::{is_rejected_for_now, persist};
 use crate::engine::time::Moment;
 use crate::engine::{Engine, Replayed, Request, events};
 use crate::protocol::record::{
-    Completion, Failure, Omission, Owner, RecordWrite, Release, StoredOutcome,
+    Completion, Failure, Omission, Owner, RecordWrite, Release, StoredOutcome, error_kind,
 };
 use crate::store::{Answer, StoreError};
 
@@ -28,6 +29,18 @@ pub enum Disposition {
     /// A retry may run at once. `Some` names the kind of the error that the work ended with; `None`
     /// where it ended well.
     Release(Option<Cow<'static, str>>),
+}
+
+impl Disposition {
+    /// Returns the disposition of a handler's error: a failure where no retry will fix it, a release
+    /// otherwise.
+    pub(crate) fn of_error<E: Display + 'static>(error: &E, is_permanent: bool) -> Self {
+        if is_permanent {
+            Self::Fail(Failure::of(error))
+        } else {
+            Self::Release(Some(error_kind::<E>().into()))
+        }
+    }
 }
 
 /// The end of a run.

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use crate::engine::claim::Claim;
 use crate::engine::fence::{Hold, is_mine};
+use crate::engine::metrics::Count;
 use crate::engine::pace::Turns;
 use crate::engine::persist::persist;
 use crate::engine::time::{LONGEST, Moment};
 use crate::engine::{Engine, Request, events};
+use crate::protocol::OnCrash;
 use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::record::{Found, NewClaim, Owner, RecordWrite, Renewal};
 use crate::store::{Answer, StoreError};
@@ -61,6 +63,14 @@ impl Engine {
         if let Some(until) = claim.until() {
             hold.lease = until + self.settings.skew_margin;
         }
+    }
+
+    /// Counts work that didn't return: what it did is not known. Tells whether the key is released.
+    pub(super) fn crash(&self, request: &Request, hold: &mut Hold, claim: &Claim) -> bool {
+        request.meter.count(Count::Failures);
+        self.follow(claim, hold);
+        hold.keeps_fingerprint = true;
+        self.settings.on_crash == OnCrash::RunAgain
     }
 
     /// Renews the claim's lease again and again from a moment on, and returns when the lease is

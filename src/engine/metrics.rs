@@ -9,22 +9,22 @@
 //!
 //! | counter | counts |
 //! |---|---|
-//! | `idempotency_executions` | claims: handler runs, and messages that were claimed ahead but then had no time to run |
-//! | `idempotency_replays` | duplicates that got an earlier outcome, or an earlier failure |
+//! | `idempotency_executions` | claims: handler runs, and those without time for one |
+//! | `idempotency_replays` | duplicates that got an earlier outcome or failure |
 //! | `idempotency_in_flight` | duplicates that met a running attempt |
 //! | `idempotency_mismatches` | keys reused with another payload |
-//! | `idempotency_failures` | executions that ended without an outcome: an error, a panic, an answer that is not kept, no time |
+//! | `idempotency_failures` | executions that ended without an outcome: an error, a panic, an answer not kept, no time |
 //! | `idempotency_retries` | executions after a released attempt |
 //! | `idempotency_takeovers` | executions after a crashed attempt |
 //! | `idempotency_leases_lost` | handlers that outlived their lease while another attempt took over |
-//! | `idempotency_interrupted` | requests that wait for an operator: interrupted, or exhausted |
+//! | `idempotency_interrupted` | requests that wait for an operator |
 //! | `idempotency_too_late` | claims whose time was over before the handler could run |
 //! | `idempotency_unrecorded` | successes that could not be recorded |
-//! | `idempotency_outcomes_unknown` | transactions that may or may not have committed; a retry finds out |
+//! | `idempotency_outcomes_unknown` | transactions that may have committed; a retry finds out |
 //! | `idempotency_outcomes_omitted` | outcomes that were not kept: too large, or no JSON |
 //! | `idempotency_unprotected` | handler runs without a claim |
 //! | `idempotency_unreadable` | records that can't be understood |
-//! | `idempotency_side_effect_duplicates` | effects that their provider knew already, as `Claim::duplicate_at_provider` told |
+//! | `idempotency_side_effect_duplicates` | effects that their provider knew (`Claim::duplicate_at_provider`) |
 //! | `idempotency_store_errors` | claims, completions and releases that the store refused or didn't answer |
 //!
 //! A store of [`Window::lossy`](crate::window::Window::lossy) has two of its own, without labels: the counter

@@ -277,14 +277,18 @@ impl Run {
     async fn crashed(mut self, last_error: &'static str) {
         drop(self.claim.collected().close());
         match self.take_protection() {
-            Protection::Claimed(request, mut hold) => {
-                self.engine.follow(&self.claim, &mut hold);
+            Protection::Claimed(request, hold) => {
                 // The tasks that the handler has spawned go on, and ask whether they may.
                 self.claim.lose();
-                self.engine.end_crashed(&request, hold, last_error).await;
+                let end = self
+                    .engine
+                    .end_crashed(&request, hold, &self.claim, last_error);
+                end.await;
             }
             Protection::Shadow(Some(shadow)) => {
-                self.engine.note_crash(*shadow, last_error).await;
+                self.engine
+                    .note_crash(*shadow, &self.claim, last_error)
+                    .await;
             }
             Protection::Claimless(request, attempt) => {
                 let engine = &self.engine;

@@ -455,3 +455,28 @@ impl Batch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_is_renewed_where_nothing_else_ends_the_attempt() {
+        let lease = Duration::from_secs(20);
+        let settings = Settings {
+            renewed_lease: Some(lease),
+            ..Settings::of(Host::Elsewhere)
+        };
+        let renewed = |change: fn(&mut Options)| {
+            let mut options = Options::default();
+            change(&mut options);
+            settings.lease_to_renew(&options)
+        };
+        assert_eq!(renewed(|_| {}), Some(lease));
+        assert_eq!(renewed(|options| options.claimless = true), None);
+        assert_eq!(
+            renewed(|options| options.deadline = Some(EpochMillis(1))),
+            None
+        );
+    }
+}

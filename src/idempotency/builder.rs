@@ -401,11 +401,14 @@ impl Idempotency {
         self.engine.clock.now()
     }
 
-    /// Returns the engine's lease as it is stored, with the skew margin.
+    /// Returns the longest time for which a claim that was not bound to an invocation keeps other
+    /// attempts from running: with the skew margin, and the pause after a crash.
     #[cfg(feature = "test-util")]
     pub(crate) fn stored_lease(&self) -> Duration {
         let settings = &self.engine.settings;
-        settings.lease + settings.skew_margin
+        let renewed = settings.renewed_lease.unwrap_or_default();
+        let pause = settings.on_crash.pause().unwrap_or_default();
+        settings.lease.max(renewed) + settings.skew_margin + pause
     }
 
     /// Returns the time after which no outcome counts any more, unless a route keeps it for longer.

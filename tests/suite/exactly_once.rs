@@ -18,7 +18,7 @@ use aws_sdk_dynamodb::types::builders::{PutBuilder, UpdateBuilder};
 use aws_sdk_dynamodb::types::{AttributeValue, KeyType, Put, Update};
 use lambda_idempotency::dynamodb::{DynamoDbError, DynamoDbStore};
 use lambda_idempotency::store::transaction::WriteError;
-use lambda_idempotency::{Builder, Fingerprint, Idempotency, Key};
+use lambda_idempotency::{Builder, Error, Fingerprint, Idempotency, Key, Outcome};
 
 use crate::support::server::unique;
 use crate::support::{Proxy, Server, VirtualClock};
@@ -187,6 +187,28 @@ fn string(text: &str) -> AttributeValue {
 
 fn number(number: i64) -> AttributeValue {
     AttributeValue::N(number.to_string())
+}
+
+/// The record of a first attempt, which has written it with the outcome `1` and claimed nothing before.
+fn assert_completed_at_once(record: &HashMap<String, AttributeValue>) {
+    for (attribute, value) in [
+        ("status", string("COMPLETED")),
+        ("attempt", number(1)),
+        ("data", string("1")),
+        ("v", number(1)),
+    ] {
+        assert_eq!(record[attribute], value, "{attribute}");
+    }
+    assert!(!record.contains_key("in_progress_expiration"));
+}
+
+/// One of the runs was executed, and all have its outcome.
+fn assert_one_ran(results: Vec<Result<Outcome<i32>, Error<Failed>>>) {
+    let outcomes: Vec<_> = results.into_iter().map(Result::unwrap).collect();
+    let ran = outcomes.iter().filter(|outcome| !outcome.is_replayed());
+    assert_eq!(ran.count(), 1);
+    let first = outcomes[0].get();
+    assert!(outcomes.iter().all(|outcome| outcome.get() == first));
 }
 
 /// A number that a condition met.

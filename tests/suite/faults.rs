@@ -1,6 +1,5 @@
 //! Runs in which the wire or the table fails, seen through the real SDK.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io::Error as HandlerError;
 use std::time::{Duration, SystemTime};
@@ -10,71 +9,19 @@ use lambda_idempotency::dynamodb::{DynamoDbError, DynamoDbStore};
 use lambda_idempotency::protocol::record::{NewClaim, Owner};
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{
-    Builder, Clock, Error, Fingerprint, Idempotency, InFlight, Key, OnStoreUnavailable, Outcome,
-    StoreError, SystemClock, Unrecorded,
+    EpochMillis, Error, Fingerprint, Idempotency, InFlight, Key, OnStoreUnavailable, Outcome,
+    StoreError, Unrecorded,
 };
 
 use crate::on_each_server;
-use crate::support::{Fault, Proxy, Server, VirtualClock};
+use crate::secrets::Log;
+use crate::support::{Bench, Fault, Server, VirtualClock};
 
 mod answered;
 mod completions;
 mod dropped;
 
 const ID: &str = "faults#1";
-
-/// An engine on a fresh table behind a failing wire.
-struct Bench {
-    proxy: Proxy,
-    direct: Server,
-    table: String,
-}
-
-impl Bench {
-    async fn on(server: &Server) -> Self {
-        Self {
-            proxy: Proxy::before(server).await,
-            direct: server.clone(),
-            table: server.idempotency_table().await,
-        }
-    }
-
-    fn builder(&self) -> Builder {
-        let store = DynamoDbStore::new(self.proxy.server().client(), &self.table);
-        Idempotency::builder(store)
-            .clock(VirtualClock)
-            .namespace("faults")
-    }
-
-    fn once(&self) -> Idempotency {
-        self.builder().build().unwrap()
-    }
-
-    /// The item as it stands, read past the wire.
-    async fn item(&self) -> HashMap<String, AttributeValue> {
-        let reply = self
-            .direct
-            .client()
-            .get_item()
-            .table_name(&self.table)
-            .key("id", string(ID))
-            .consistent_read(true);
-        reply.send().await.unwrap().item.unwrap_or_default()
-    }
-
-    async fn put(&self, item: &[(&str, AttributeValue)]) {
-        let mut request = self
-            .direct
-            .client()
-            .put_item()
-            .table_name(&self.table)
-            .item("id", string(ID));
-        for (name, value) in item {
-            request = request.item(*name, value.clone());
-        }
-        request.send().await.unwrap();
-    }
-}
 
 fn string(text: &str) -> AttributeValue {
     AttributeValue::S(text.into())
@@ -104,22 +51,27 @@ async fn run(once: &Idempotency, value: i32) -> Result<Outcome<i32>, Error<Infal
         .await
 }
 
+/// Returns the error of a run on a store that takes no request.
+async fn refused(store: DynamoDbStore) -> Error<Infallible> {
+    let once = Idempotency::builder(store).clock(VirtualClock);
+    let once = once.namespace("faults").build().unwrap();
+    run(&once, 1).await.unwrap_err()
+}
+
 on_each_server!(a_completion_whose_reply_is_lost_is_recorded_once);
 async fn a_completion_whose_reply_is_lost_is_recorded_once(server: Server) {
     let bench = Bench::on(&server).await;
     bench.proxy.inject("UpdateItem", Fault::LoseReply);
     assert_eq!(run(&bench.once(), 1).await.unwrap(), Outcome::Executed(1));
     assert_eq!(bench.proxy.take_counts()["UpdateItem"], 2);
-    assert_eq!(bench.item().await["data"], string("1"));
+    assert_eq!(bench.item(ID).await["data"], string("1"));
     assert!(run(&bench.once(), 2).await.unwrap().is_replayed());
 }
 
 on_each_server!(a_completion_whose_reply_is_lost_by_every_try_of_the_sdk_is_recorded_once);
 async fn a_completion_whose_reply_is_lost_by_every_try_of_the_sdk_is_recorded_once(server: Server) {
     let bench = Bench::on(&server).await;
-    for _ in 0..4 {
-        bench.proxy.inject("UpdateItem", Fault::LoseReply);
-    }
+    bench.proxy.repeat("UpdateItem", Fault::LoseReply, 4);
     assert_eq!(run(&bench.once(), 1).await.unwrap(), Outcome::Executed(1));
     assert!(run(&bench.once(), 2).await.unwrap().is_replayed());
 }
@@ -135,7 +87,7 @@ async fn a_release_whose_reply_is_lost_has_released(server: Server) {
         })
         .await;
     assert!(matches!(failed, Err(Error::Handler(_))));
-    assert_eq!(bench.item().await["in_progress_expiration"], number(0));
+    assert_eq!(bench.item(ID).await["in_progress_expiration"], number(0));
     assert_eq!(run(&once, 1).await.unwrap(), Outcome::Executed(1));
 }
 
@@ -154,6 +106,23 @@ async fn a_takeover_whose_reply_is_lost_is_still_mine(server: Server) {
         Ok::<_, Infallible>(claim.attempt())
     });
     assert_eq!(attempt.await.unwrap(), Outcome::Executed(2));
+}
+
+on_each_server!(a_retry_whose_claim_has_no_reply_is_a_retry);
+async fn a_retry_whose_claim_has_no_reply_is_a_retry(server: Server) {
+    let bench = Bench::on(&server).await;
+    let once = bench.once();
+    let (log, _capture) = Log::capture();
+    let fails = async |_| Err::<i32, _>(HandlerError::other("down"));
+    once.run(key(), payload(), fails).await.unwrap_err();
+    bench.proxy.inject("UpdateItem", Fault::LoseReply);
+    once.run(key(), payload(), fails).await.unwrap_err();
+    assert!(!log.text().contains("taken_over"), "{}", log.text());
+    // Neither attempt may have had an effect that another payload would meet.
+    let other = once.run(key(), Fingerprint::bytes(b"other"), async |_| {
+        Ok::<_, Infallible>(3)
+    });
+    assert_eq!(other.await.unwrap(), Outcome::Executed(3));
 }
 
 on_each_server!(a_completion_is_tried_for_as_long_as_there_is_time);
@@ -176,7 +145,7 @@ async fn a_success_that_cannot_be_recorded_is_returned_and_never_released(server
     let bench = Bench::on(&server).await;
     bench.proxy.inject("UpdateItem", Fault::DENY);
     assert_eq!(run(&bench.once(), 1).await.unwrap(), Outcome::Unrecorded(1));
-    let item = bench.item().await;
+    let item = bench.item(ID).await;
     assert_eq!(item["status"], string("INPROGRESS"));
     assert_ne!(item["in_progress_expiration"], number(0));
     assert!(matches!(
@@ -214,7 +183,7 @@ async fn a_claim_that_comes_back_after_its_own_lease_is_released_and_not_run(ser
     };
     let (late, ()) = tokio::join!(run(&once, 1), meanwhile);
     assert!(matches!(late, Err(Error::TooLate)), "{late:?}");
-    assert_eq!(bench.item().await["in_progress_expiration"], number(0));
+    assert_eq!(bench.item(ID).await["in_progress_expiration"], number(0));
     assert_eq!(run(&bench.once(), 1).await.unwrap(), Outcome::Executed(1));
 }
 
@@ -236,9 +205,7 @@ async fn conflicts_and_throttles_on_a_claim_are_retried(server: Server) {
 on_each_server!(a_table_that_throttles_to_the_end_is_reported_as_such);
 async fn a_table_that_throttles_to_the_end_is_reported_as_such(server: Server) {
     let bench = Bench::on(&server).await;
-    for _ in 0..200 {
-        bench.proxy.inject("PutItem", Fault::THROTTLE);
-    }
+    bench.proxy.repeat("PutItem", Fault::THROTTLE, 200);
     let once = bench
         .builder()
         .settings(|settings| settings.store_timeout = Duration::from_millis(600))
@@ -278,10 +245,7 @@ async fn a_function_without_permission_is_told_which_action_it_lacks(server: Ser
 
 on_each_server!(a_table_that_does_not_exist_is_named);
 async fn a_table_that_does_not_exist_is_named(server: Server) {
-    let once = Idempotency::builder(DynamoDbStore::new(server.client(), "no-such-table"))
-        .clock(VirtualClock)
-        .namespace("faults");
-    let error = run(&once.build().unwrap(), 1).await.unwrap_err();
+    let error = refused(DynamoDbStore::new(server.client(), "no-such-table")).await;
     assert!(error.to_string().contains("no-such-table"), "{error}");
     let Error::Store(StoreError::Misconfigured(reason)) = error else {
         panic!("{error}")
@@ -295,17 +259,7 @@ async fn a_table_that_does_not_exist_is_named(server: Server) {
 on_each_server!(a_table_with_another_key_schema_is_explained);
 async fn a_table_with_another_key_schema_is_explained(server: Server) {
     let other = server.table_with_key("other-key", "pk").await;
-    let store = DynamoDbStore::new(server.client(), &other);
-    let error = run(
-        &Idempotency::builder(store)
-            .clock(VirtualClock)
-            .namespace("faults")
-            .build()
-            .unwrap(),
-        1,
-    )
-    .await
-    .unwrap_err();
+    let error = refused(DynamoDbStore::new(server.client(), &other)).await;
     assert!(error.to_string().contains("partition key `id`"), "{error}");
     let Error::Store(StoreError::Misconfigured(reason)) = error else {
         panic!("{error}")
@@ -318,16 +272,7 @@ async fn a_table_with_another_key_schema_is_explained(server: Server) {
     let simple = server.idempotency_table().await;
     let store = DynamoDbStore::new(server.client(), simple)
         .layout(|layout| layout.composite_key("id", "all", "sk"));
-    let error = run(
-        &Idempotency::builder(store)
-            .clock(VirtualClock)
-            .namespace("faults")
-            .build()
-            .unwrap(),
-        1,
-    )
-    .await
-    .unwrap_err();
+    let error = refused(store).await;
     assert!(error.to_string().contains("sort key `sk`"), "{error}");
 }
 
@@ -386,35 +331,33 @@ async fn records_that_cannot_be_read_are_left_alone(server: Server) {
         ]),
     ];
     for item in items {
-        bench.put(&item).await;
-        let before = bench.item().await;
+        bench.put(ID, item.clone()).await;
+        let before = bench.item(ID).await;
         let error = run(&once, 1).await.expect_err(&format!("{item:?}"));
         assert!(matches!(error, Error::Unreadable(_)), "{item:?}: {error}");
-        assert_eq!(bench.item().await, before);
+        assert_eq!(bench.item(ID).await, before);
     }
 }
 
 on_each_server!(a_record_of_another_library_is_honoured);
 async fn a_record_of_another_library_is_honoured(server: Server) {
     let bench = Bench::on(&server).await;
-    bench
-        .put(&[
-            ("status", string("COMPLETED")),
-            ("expiration", in_an_hour()),
-            ("data", string("41")),
-        ])
-        .await;
+    let completed = [
+        ("status", string("COMPLETED")),
+        ("expiration", in_an_hour()),
+        ("data", string("41")),
+    ];
+    bench.put(ID, completed).await;
     let Outcome::Replayed(41, replay) = run(&bench.once(), 1).await.unwrap() else {
         panic!("a replay")
     };
     assert_eq!(replay.processed_at, None);
 
-    bench
-        .put(&[
-            ("status", string("INPROGRESS")),
-            ("expiration", in_an_hour()),
-        ])
-        .await;
+    let in_progress = [
+        ("status", string("INPROGRESS")),
+        ("expiration", in_an_hour()),
+    ];
+    bench.put(ID, in_progress).await;
     assert!(matches!(
         run(&bench.once(), 1).await,
         Err(Error::InFlight { .. })
@@ -425,9 +368,9 @@ async fn a_record_of_another_library_is_honoured(server: Server) {
         ("expiration", in_an_hour()),
         ("in_progress_expiration", number(1)),
     ];
-    bench.put(&over).await;
+    bench.put(ID, over).await;
     assert_eq!(run(&bench.once(), 2).await.unwrap(), Outcome::Executed(2));
-    let item = bench.item().await;
+    let item = bench.item(ID).await;
     assert_eq!(
         (item["v"].clone(), item["attempt"].clone()),
         (number(1), number(2))
@@ -437,9 +380,7 @@ async fn a_record_of_another_library_is_honoured(server: Server) {
 on_each_server!(a_claim_whose_replies_are_all_lost_does_not_hold_the_key);
 async fn a_claim_whose_replies_are_all_lost_does_not_hold_the_key(server: Server) {
     let bench = Bench::on(&server).await;
-    for _ in 0..3 {
-        bench.proxy.inject("PutItem", Fault::LoseReply);
-    }
+    bench.proxy.repeat("PutItem", Fault::LoseReply, 3);
     let error = run(&bench.once(), 1).await.unwrap_err();
     assert!(
         matches!(error, Error::Store(StoreError::Unavailable(_))),
@@ -451,9 +392,7 @@ async fn a_claim_whose_replies_are_all_lost_does_not_hold_the_key(server: Server
 on_each_server!(throttling_never_opens_the_door);
 async fn throttling_never_opens_the_door(server: Server) {
     let bench = Bench::on(&server).await;
-    for _ in 0..200 {
-        bench.proxy.inject("PutItem", Fault::THROTTLE);
-    }
+    bench.proxy.repeat("PutItem", Fault::THROTTLE, 200);
     let builder = bench
         .builder()
         .on_store_unavailable(OnStoreUnavailable::FailOpen)
@@ -473,9 +412,7 @@ async fn a_read_that_fails_while_waiting_never_opens_the_door(server: Server) {
         .on_store_unavailable(OnStoreUnavailable::FailOpen)
         .in_flight(InFlight::WaitUpTo(Duration::from_millis(100)));
     let waiting = waiting.build().unwrap();
-    for _ in 0..100 {
-        bench.proxy.inject("GetItem", Fault::LoseRequest);
-    }
+    bench.proxy.repeat("GetItem", Fault::LoseRequest, 100);
     let first = bench.once();
     let outcome = first.run(key(), payload(), |_| async {
         let second = run(&waiting, 2).await;
@@ -488,11 +425,7 @@ async fn a_read_that_fails_while_waiting_never_opens_the_door(server: Server) {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_cannot_be_reached_fails_closed_unless_told_otherwise() {
     let nowhere = || DynamoDbStore::new(Server::behind("http://127.0.0.1:1".into()).client(), "t");
-    let closed = Idempotency::builder(nowhere())
-        .namespace("faults")
-        .build()
-        .unwrap();
-    let error = run(&closed, 1).await.unwrap_err();
+    let error = refused(nowhere()).await;
     assert!(
         matches!(error, Error::Store(StoreError::Unavailable(_))),
         "{error}"
@@ -509,8 +442,8 @@ async fn a_store_that_cannot_be_reached_fails_closed_unless_told_otherwise() {
 on_each_server!(a_group_that_failed_tells_each_of_its_members_once);
 async fn a_group_that_failed_tells_each_of_its_members_once(server: Server) {
     let bench = Bench::on(&server).await;
-    let once = bench.builder().build().unwrap();
-    let now = SystemClock.now();
+    let once = bench.once();
+    let now = EpochMillis::from(SystemTime::now());
     let claims = [1, 2, 3].map(|number| {
         let id = once.record_id(&Key::new("op", number.to_string())).unwrap();
         let owner = Owner::random().unwrap();

@@ -5,12 +5,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lambda_idempotency::protocol::journal::{StepNote, StepState};
 use lambda_idempotency::protocol::packed::{LargeOutcome, Place};
-use lambda_idempotency::protocol::record::{Found, Record, RecordWrite};
+use lambda_idempotency::protocol::record::{
+    Ended, Found, Intervention, Owner, Record, RecordWrite,
+};
 use lambda_idempotency::store::{Answer, MemoryStore, Store};
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{
-    Claim, Error, Idempotency, Key, OnCrash, Outcome, RecordId, SagaError, SagaStatus, Step,
+    Claim, Clock, Error, Idempotency, Key, OnCrash, Outcome, RecordId, SagaError, SagaStatus, Step,
     StepError, StoreError, Verdict,
 };
 use tokio::time::Instant;
@@ -128,7 +131,7 @@ fn key() -> Key {
     Key::new("checkout", "order-17")
 }
 
-type Ended = Result<Outcome<u32>, Error<SagaError<Shop>>>;
+type Told = Result<Outcome<u32>, Error<SagaError<Shop>>>;
 
 impl Bench {
     async fn fire(&self, name: &str, key: String) -> Result<u32, Shop> {
@@ -207,19 +210,22 @@ impl Bench {
     }
 
     /// Delivers once; `None` where the process died.
-    async fn deliver(&self) -> Option<Ended> {
-        let ran = Box::pin(self.once.run(key(), None, |claim| self.checkout(claim)));
-        let ended = tokio::time::timeout(Duration::from_millis(50), ran)
-            .await
-            .ok();
-        if ended.is_none() {
+    async fn deliver(&self) -> Option<Told> {
+        let ran = self.once.run(key(), None, |claim| self.checkout(claim));
+        self.outcome(Box::pin(ran)).await
+    }
+
+    /// Returns what a run ends with; `None` where the process died.
+    async fn outcome(&self, run: impl Future<Output = Told>) -> Option<Told> {
+        let ended = tokio::time::timeout(Duration::from_millis(50), run).await;
+        if ended.is_err() {
             self.clock.advance(2 * LEASE);
         }
-        ended
+        ended.ok()
     }
 
     /// Delivers until the saga has ended.
-    async fn deliver_all(&self) -> Ended {
+    async fn deliver_all(&self) -> Told {
         for _ in 0..5 {
             match self.deliver().await {
                 Some(ended @ (Ok(_) | Err(Error::Failed { .. }))) => return ended,
@@ -272,6 +278,14 @@ impl Bench {
             Some(_) => assert_eq!(done, undone, "{what}"),
         }
     }
+}
+
+fn is_compensated(error: &Error<SagaError<Shop>>) -> bool {
+    matches!(error, Error::Handler(SagaError::Compensated { .. }))
+}
+
+fn is_unanswered(error: &Error<SagaError<Shop>>) -> bool {
+    matches!(error, Error::Handler(SagaError::Unanswered { .. }))
 }
 
 #[tokio::test(start_paused = true)]
@@ -466,9 +480,7 @@ async fn a_step_of_unknown_fate_that_nobody_can_be_asked_about_waits_for_an_oper
     };
     *bench.dies_behind.lock().unwrap() = Some("charge".to_owned());
     let died = Box::pin(bench.once.run(key(), None, checkout));
-    let died = tokio::time::timeout(Duration::from_millis(50), died).await;
-    assert!(died.is_err());
-    bench.clock.advance(2 * LEASE);
+    assert!(bench.outcome(died).await.is_none());
     let stuck = bench.once.run(key(), None, checkout).await.unwrap_err();
     assert!(matches!(stuck, Error::Interrupted { .. }), "{stuck:?}");
     assert_eq!(bench.status().await, SagaStatus::Stuck);
@@ -536,17 +548,9 @@ async fn a_query_that_hangs_and_a_compensation_that_panics_are_bounded() {
         Err::<u32, _>(saga.abort(&Shop::Declined).await)
     };
     let died = Box::pin(bench.once.run(key(), None, checkout));
-    assert!(
-        tokio::time::timeout(Duration::from_millis(50), died)
-            .await
-            .is_err()
-    );
-    bench.clock.advance(2 * LEASE);
+    assert!(bench.outcome(died).await.is_none());
     let asked = bench.once.run(key(), None, checkout).await.unwrap_err();
-    assert!(
-        matches!(asked, Error::Handler(SagaError::Unanswered { .. })),
-        "{asked:?}"
-    );
+    assert!(is_unanswered(&asked), "{asked:?}");
     let panics = async |claim: Claim| {
         let mut saga = claim.saga::<Shop>()?;
         let undo = |_, _: u32| async { panic!("in the compensation") };
@@ -582,9 +586,7 @@ async fn an_abort_before_a_step_that_an_earlier_delivery_did_waits_for_an_operat
             }
         };
         let first = Box::pin(bench.once.run(key(), None, checkout(false)));
-        let first = tokio::time::timeout(Duration::from_millis(50), first).await;
-        assert_eq!(first.is_err(), dies);
-        bench.clock.advance(2 * LEASE);
+        assert_eq!(bench.outcome(first).await.is_none(), dies);
         let aborted = bench.once.run(key(), None, checkout(true)).await;
         assert!(
             matches!(aborted, Err(Error::Interrupted { .. })),
@@ -617,20 +619,23 @@ async fn a_compensation_that_may_have_happened_waits_for_an_operator() {
     assert_eq!(bench.status().await, SagaStatus::Stuck);
 }
 
+/// Charges at a provider that does it and never answers.
+async fn charge_unanswered(claim: Claim, charges: &AtomicUsize) -> Result<u32, SagaError<Shop>> {
+    let mut saga = claim.saga::<Shop>()?;
+    let query = |_| async { Ok((charges.load(Ordering::Relaxed) > 0).then_some(6)) };
+    let charge = |_| async {
+        charges.fetch_add(1, Ordering::Relaxed);
+        Err(Shop::Down)
+    };
+    let undo = |_, _| async { Ok(()) };
+    saga.queried_step("charge", query, charge, undo).await
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_provider_is_asked_after_an_error_that_leaves_its_effect_unknown() {
     let bench = bench(false, None);
     let charges = AtomicUsize::new(0);
-    let checkout = async |claim: Claim| {
-        let mut saga = claim.saga::<Shop>()?;
-        let query = |_| async { Ok((charges.load(Ordering::Relaxed) > 0).then_some(6)) };
-        let charge = |_| async {
-            charges.fetch_add(1, Ordering::Relaxed);
-            Err(Shop::Down)
-        };
-        let undo = |_, _| async { Ok(()) };
-        saga.queried_step("charge", query, charge, undo).await
-    };
+    let checkout = |claim| charge_unanswered(claim, &charges);
     bench.once.run(key(), None, checkout).await.unwrap_err();
     let told = bench.once.run(key(), None, checkout).await.unwrap();
     assert_eq!((told, charges.into_inner()), (Outcome::Executed(6), 1));
@@ -640,16 +645,7 @@ async fn a_provider_is_asked_after_an_error_that_leaves_its_effect_unknown() {
 async fn a_step_that_may_have_happened_stays_so_where_its_next_note_fails() {
     let bench = bench(false, None);
     let charges = AtomicUsize::new(0);
-    let checkout = async |claim: Claim| {
-        let mut saga = claim.saga::<Shop>()?;
-        let query = |_| async { Ok((charges.load(Ordering::Relaxed) > 0).then_some(6)) };
-        let charge = |_| async {
-            charges.fetch_add(1, Ordering::Relaxed);
-            Err(Shop::Down)
-        };
-        let undo = |_, _| async { Ok(()) };
-        saga.queried_step("charge", query, charge, undo).await
-    };
+    let checkout = |claim| charge_unanswered(claim, &charges);
     bench.once.run(key(), None, checkout).await.unwrap_err();
     // The next writes are a claim that meets the record, and one that takes it over.
     let note = bench.store.writes.load(Ordering::Relaxed) + 2;
@@ -680,9 +676,7 @@ async fn a_transient_error_of_a_second_try_says_nothing_of_the_first() {
         saga.step("charge", charge, |_, _| async { Ok(()) }).await
     };
     let dies = bench.once.run(key(), None, |claim| checkout(claim, "dies"));
-    let dies = tokio::time::timeout(Duration::from_millis(50), Box::pin(dies)).await;
-    assert!(dies.is_err());
-    bench.clock.advance(2 * LEASE);
+    assert!(bench.outcome(Box::pin(dies)).await.is_none());
     let fails = bench
         .once
         .run(key(), None, |claim| checkout(claim, "fails"));
@@ -756,16 +750,10 @@ async fn an_abort_behind_an_effect_of_unknown_fate_asks_the_provider_first() {
             Ok(6)
         };
         let first = bench.once.run(key(), None, checkout).await.unwrap_err();
-        assert!(
-            matches!(first, Error::Handler(SagaError::Unanswered { .. })),
-            "{first:?}"
-        );
+        assert!(is_unanswered(&first), "{first:?}");
         assert_eq!(bench.status().await, SagaStatus::Compensating);
         let second = bench.once.run(key(), None, checkout).await.unwrap_err();
-        assert!(
-            matches!(second, Error::Handler(SagaError::Compensated { .. })),
-            "{second:?}"
-        );
+        assert!(is_compensated(&second), "{second:?}");
         assert_eq!(undone.into_inner(), usize::from(happened));
         assert_eq!(bench.status().await, SagaStatus::Compensated);
     }
@@ -788,6 +776,60 @@ async fn a_second_abort_after_a_compensation_got_stuck_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_second_abort_after_all_was_undone_tells_the_same() {
+    let bench = bench(true, None);
+    let checkout = async |claim: Claim| {
+        let mut saga = claim.saga()?.permanent(|error| *error == Shop::Declined);
+        let undo = |key, result| bench.undo("reserve", key, result);
+        saga.step("reserve", |key| bench.fire("reserve", key), undo)
+            .await?;
+        saga.abort(&Shop::Declined).await;
+        match saga.abort(&Shop::Declined).await {
+            SagaError::Compensated { undone, .. } => Ok(undone),
+            error => Err(error),
+        }
+    };
+    let told = bench.once.run(key(), None, checkout).await.unwrap();
+    assert_eq!(told, Outcome::Executed(vec!["reserve".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_compensation_that_an_operator_settled_is_as_any_other() {
+    let bench = bench(true, Some("ship"));
+    *bench.undo_fails.lock().unwrap() = Some("charge");
+    bench.deliver().await.unwrap().unwrap_err();
+    assert_eq!(bench.status().await, SagaStatus::Stuck);
+
+    let id = bench.once.record_id(&key()).unwrap();
+    let end = Instant::now() + LEASE;
+    let found = bench.store.load(&id, end).await.unwrap().unwrap();
+    let record = found.content.unwrap();
+    let entry = record.journal.get("charge/undo").unwrap();
+    let failed = entry.ended(StepState::Failed, None, bench.clock.now());
+    let settled = Intervention {
+        id,
+        seen: found.version,
+        owner: Owner::random().unwrap(),
+        expiration: record.expiration,
+        steps: vec![StepNote::new("charge/undo", failed)],
+        end: Ended::Released { last_error: None },
+    };
+    let settled = bench
+        .store
+        .write(&RecordWrite::Intervene(settled), end)
+        .await;
+    assert!(matches!(settled, Ok(Answer::Applied(_))), "{settled:?}");
+
+    *bench.undo_fails.lock().unwrap() = None;
+    *bench.dies_behind.lock().unwrap() = Some("charge/undo".to_owned());
+    assert!(bench.deliver().await.is_none());
+    assert_eq!(bench.status().await, SagaStatus::Compensating);
+    let ended = bench.deliver_all().await;
+    assert!(matches!(ended, Err(Error::Failed { .. })), "{ended:?}");
+    bench.assert_whole("settled");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_handler_that_fails_without_undoing_its_steps_leaves_no_compensated_saga() {
     let bench = bench(true, None);
     let checkout = async |claim: Claim| {
@@ -802,6 +844,23 @@ async fn a_handler_that_fails_without_undoing_its_steps_leaves_no_compensated_sa
         .run_with(key(), None, checkout, |_| Verdict::Fail);
     fails.await.unwrap_err();
     assert_eq!(bench.status().await, SagaStatus::Failed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permanent_failure_whose_note_was_cut_off_leaves_no_success() {
+    let bench = bench(true, Some("reserve"));
+    // Behind the claim, the note of the saga and that of the step: the note that the step failed.
+    bench.store.dies_at.lock().unwrap().push((3, false));
+    let checkout = async |claim: Claim| {
+        let mut saga = claim.saga()?.permanent(|error| *error == Shop::Declined);
+        let undo = |_, _: u32| async { Ok(()) };
+        let step = saga.step("reserve", |key| bench.fire("reserve", key), undo);
+        let cut = tokio::time::timeout(Duration::from_millis(50), step).await;
+        cut.unwrap_err();
+        Ok::<u32, SagaError<Shop>>(7)
+    };
+    let told = bench.once.run(key(), None, checkout).await;
+    assert!(matches!(told, Err(Error::Interrupted { .. })), "{told:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -825,16 +884,12 @@ async fn a_second_abort_in_one_attempt_leaves_the_compensation_to_the_next() {
         Err::<u32, _>(saga.abort(&Shop::Declined).await)
     };
     let told = bench.once.run(key(), None, checkout).await.unwrap_err();
-    assert!(
-        matches!(told, Error::Handler(SagaError::Unanswered { .. })),
-        "{told:?}"
-    );
+    assert!(is_unanswered(&told), "{told:?}");
+    let last_error = bench.record().await.last_error;
+    assert_eq!(last_error.as_deref(), Some("compensating"));
     assert_eq!(bench.status().await, SagaStatus::Compensating);
     let told = bench.once.run(key(), None, checkout).await.unwrap_err();
-    assert!(
-        matches!(told, Error::Handler(SagaError::Compensated { .. })),
-        "{told:?}"
-    );
+    assert!(is_compensated(&told), "{told:?}");
     assert_eq!(undos.load(Ordering::Relaxed), 2);
 }
 
@@ -865,10 +920,7 @@ async fn nothing_is_undone_before_the_record_says_that_it_is() {
             Ok(1)
         };
         let told = bench.once.run(key(), None, checkout).await.unwrap_err();
-        assert!(
-            matches!(told, Error::Handler(SagaError::Compensated { .. })),
-            "{told:?}"
-        );
+        assert!(is_compensated(&told), "{told:?}");
         assert!(!bench.world.lock().unwrap().done.contains_key("ship"));
         let told = bench.once.run(key(), None, checkout).await.unwrap_err();
         assert!(matches!(told, Error::Failed { .. }), "{told:?}");
@@ -899,10 +951,7 @@ async fn abort(bench: &Bench) {
         Err::<u32, _>(saga.abort(&Shop::Declined).await)
     };
     let told = bench.once.run(key(), None, checkout).await.unwrap_err();
-    assert!(
-        matches!(told, Error::Handler(SagaError::Compensated { .. })),
-        "{told:?}"
-    );
+    assert!(is_compensated(&told), "{told:?}");
     assert_eq!(bench.status().await, SagaStatus::Compensated);
     assert_eq!(bench.world.lock().unwrap().undone["reserve"], 1);
 }
@@ -1002,17 +1051,11 @@ async fn a_provider_that_did_not_answer_is_asked_by_the_next_delivery_before_any
     };
     for _ in 0..2 {
         let told = bench.once.run(key(), None, checkout).await.unwrap_err();
-        assert!(
-            matches!(told, Error::Handler(SagaError::Unanswered { .. })),
-            "{told:?}"
-        );
+        assert!(is_unanswered(&told), "{told:?}");
         assert_eq!(bench.status().await, SagaStatus::Compensating);
     }
     let told = bench.once.run(key(), None, checkout).await.unwrap_err();
-    assert!(
-        matches!(told, Error::Handler(SagaError::Compensated { .. })),
-        "{told:?}"
-    );
+    assert!(is_compensated(&told), "{told:?}");
     assert_eq!(undone.into_inner(), 1);
 }
 
@@ -1074,9 +1117,6 @@ async fn a_result_that_cannot_be_kept_is_undone_at_once() {
         Ok(1)
     };
     let ended = bench.once.run(key(), None, checkout).await.unwrap_err();
-    assert!(
-        matches!(ended, Error::Handler(SagaError::Compensated { .. })),
-        "{ended:?}"
-    );
+    assert!(is_compensated(&ended), "{ended:?}");
     assert_eq!(undone.load(Ordering::Relaxed), 1);
 }

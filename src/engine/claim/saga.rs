@@ -429,7 +429,8 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
             .filter(|name| !self.is(name, &StepState::Failed))
             .cloned()
             .collect();
-        for unknown in confirmed.iter().filter(|name| !names.contains(name)) {
+        let unknown = confirmed.iter().filter(|name| !names.contains(name));
+        for unknown in unknown.filter(|name| !is_undone(name)) {
             let undo_name = undo_of(unknown);
             match inner.begin_named(&undo_name, OnCrash::Interrupt).await {
                 Ok(Begun::Done(_)) => continue,
@@ -442,11 +443,9 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
         while let Some((step, undo)) = self.undos.pop() {
             let undo_name = undo_of(&step.name);
             self.going_back.push(step.name.clone());
-            let stuck = self.state.stuck.as_ref() == Some(&undo_name);
-            let policy = if stuck {
-                OnCrash::Interrupt
-            } else {
-                step.crashed
+            let policy = match self.policy_of(&undo_name, step.crashed).await {
+                Ok(policy) => policy,
+                Err(error) => return error.into(),
             };
             let turn = match inner.begin_named(&undo_name, policy).await {
                 Ok(Begun::Done(_)) => continue,
@@ -493,6 +492,20 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
         });
         events::saga("saga_compensated", &inner.operation, &inner.id);
         SagaError::Compensated { failure, undone }
+    }
+
+    /// Says whether a compensation whose attempt died fires again. One that got stuck waits for an
+    /// operator, and is as before once that one has settled it.
+    async fn policy_of(&mut self, undo: &str, crashed: OnCrash) -> Result<OnCrash, StepError<E>> {
+        if self.state.stuck.as_deref() != Some(undo) {
+            return Ok(crashed);
+        }
+        if self.is(undo, &StepState::Pending) {
+            return Ok(OnCrash::Interrupt);
+        }
+        self.state.stuck = None;
+        note(&self.claim, &self.state).await?;
+        Ok(crashed)
     }
 
     /// Writes down that an operator must settle a step.

@@ -177,13 +177,7 @@ impl Inner {
         if self.hold.is_some() && self.steps.engine.is_none() {
             return Err(StepError::NoJournal);
         }
-        if self.is_over() {
-            return Err(StepError::OutOfTime);
-        }
-        // What the record says of a step is another attempt's matter now.
-        if self.steps.state().stop == Some(Stop::LeaseLost) {
-            return Err(StepError::LeaseLost);
-        }
+        self.may_fire()?;
         let begun = self.decide(name, crashed)?;
         if matches!(begun, Begun::Done(_)) {
             events::step("step_skipped", &self.operation, &self.id, name);
@@ -191,18 +185,31 @@ impl Inner {
         Ok(begun)
     }
 
-    /// Notes that a step's effect is about to fire.
-    pub(super) async fn fire<E>(&self, name: &str, entry: &StepEntry) -> Result<(), StepError<E>> {
+    /// Tells whether an effect may fire: what the record says of a step may be another attempt's matter
+    /// now.
+    fn may_fire<E>(&self) -> Result<(), StepError<E>> {
         if self.is_over() {
             return Err(StepError::OutOfTime);
         }
+        if self.steps.state().stop == Some(Stop::LeaseLost) {
+            return Err(StepError::LeaseLost);
+        }
+        Ok(())
+    }
+
+    /// Notes that a step's effect is about to fire.
+    pub(super) async fn fire<E>(&self, name: &str, entry: &StepEntry) -> Result<(), StepError<E>> {
+        self.may_fire()?;
         let was_pending = is_pending(self.steps.state().journal.get(name));
         let (error, why) = match self.note(name, entry, Urgency::Begin).await {
-            Ok(true) if !self.is_over() => {
-                events::step("step_begun", &self.operation, &self.id, name);
-                return Ok(());
-            }
-            Ok(true) => (StepError::OutOfTime, "out of time"),
+            Ok(true) => match self.may_fire() {
+                Ok(()) => {
+                    events::step("step_begun", &self.operation, &self.id, name);
+                    return Ok(());
+                }
+                Err(error @ StepError::OutOfTime) => (error, "out of time"),
+                Err(error) => (error, "not begun"),
+            },
             Ok(false) => return Err(StepError::LeaseLost),
             Err(error) => (StepError::Store(error), "not begun"),
         };

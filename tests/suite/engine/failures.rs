@@ -27,46 +27,25 @@ async fn a_failed_handler_releases_so_that_a_retry_runs_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_corrected_payload_may_use_the_key_of_a_failed_attempt() {
-    let bench = bench();
-    let failed = bench.once.run(key(), payload(), |_| async {
-        Err::<i32, _>(HandlerError::other("bad amount"))
-    });
-    failed.await.unwrap_err();
-    let corrected = bench
-        .once
-        .run(key(), Fingerprint::bytes(b"corrected"), |_| async {
+async fn a_corrected_payload_may_use_the_key_of_failed_attempts() {
+    for (attempts, is_sent_twice) in [(1, false), (2, false), (1, true)] {
+        let store = FaultyStore::new(MemoryStore::new());
+        let once = Idempotency::builder(store.clone()).namespace("engine");
+        let once = once.build().unwrap();
+        if is_sent_twice {
+            store.inject(Call::Create, Fault::Resent);
+        }
+        for _ in 0..attempts {
+            let failed = once.run(key(), payload(), |_| async {
+                Err::<i32, _>(HandlerError::other("bad amount"))
+            });
+            failed.await.unwrap_err();
+        }
+        let corrected = once.run(key(), Fingerprint::bytes(b"corrected"), |_| async {
             Ok::<_, Infallible>(1)
         });
-    assert_eq!(value(corrected.await), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_corrected_payload_may_use_the_key_of_two_failed_attempts() {
-    let bench = bench();
-    for _ in 0..2 {
-        let failed = bench.once.run(key(), payload(), |_| async {
-            Err::<i32, _>(HandlerError::other("bad amount"))
-        });
-        failed.await.unwrap_err();
-        assert_eq!(bench.record().await.fingerprint, None);
+        assert_eq!(value(corrected.await), 1, "{attempts} {is_sent_twice}");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_corrected_payload_may_use_the_key_of_an_attempt_whose_claim_was_sent_twice() {
-    let store = FaultyStore::new(MemoryStore::new());
-    let once = Idempotency::builder(store.clone()).namespace("engine");
-    let once = once.build().unwrap();
-    store.inject(Call::Create, Fault::Resent);
-    let failed = once.run(key(), payload(), |_| async {
-        Err::<i32, _>(HandlerError::other("bad amount"))
-    });
-    failed.await.unwrap_err();
-    let corrected = once.run(key(), Fingerprint::bytes(b"corrected"), |_| async {
-        Ok::<_, Infallible>(1)
-    });
-    assert_eq!(value(corrected.await), 1);
 }
 
 #[tokio::test(start_paused = true)]

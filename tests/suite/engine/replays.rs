@@ -60,24 +60,6 @@ async fn a_handler_that_changes_its_input_changes_neither_key_nor_fingerprint() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn by_default_an_outcome_is_kept_for_seven_days_and_a_failure_for_an_hour() {
-    const HOUR: Duration = Duration::from_hours(1);
-    let kept = bench();
-    kept.run(1).await.unwrap();
-    let until = (kept.clock.now() + HOUR * 24 * 7).ceil_seconds();
-    assert_eq!(kept.record().await.expiration, until);
-
-    let failed = bench();
-    let declined = |_| async { Err::<i32, _>(HandlerError::other("declined")) };
-    let run = failed
-        .once
-        .run_with(key(), payload(), declined, |_| Verdict::Fail);
-    run.await.unwrap_err();
-    let until = (failed.clock.now() + HOUR).ceil_seconds();
-    assert_eq!(failed.record().await.expiration, until);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_permanent_failure_is_replayed_for_its_retention() {
     let bench = bench_with(|builder| {
         builder.settings(|settings| settings.failure_retention = Duration::from_mins(10))

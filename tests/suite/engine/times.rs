@@ -77,7 +77,7 @@ async fn by_default_a_permanent_failure_is_kept_for_an_hour() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outcome_is_kept_as_long_as_its_own_operation_says() {
+async fn an_outcome_is_kept_as_long_as_its_own_operation_says_and_else_for_seven_days() {
     let bench = defaults();
     for (own, expected) in [
         (Duration::from_hours(2), Duration::from_hours(2)),

@@ -6,10 +6,12 @@ use futures_util::future::join_all;
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{Error, Idempotency, Outcome, StoreError, Verdict};
 
-use super::{Bench, Failed, denied_action, key, number, payload, string};
+use super::{
+    Bench, Failed, assert_completed_at_once, assert_one_ran, denied_action, key, number, payload,
+    string,
+};
 use crate::on_each_server;
-use crate::support::Server;
-use crate::support::{Fault, Proxy};
+use crate::support::{Fault, Server};
 
 async fn answer<T>(once: &Idempotency, value: T) -> Result<Outcome<T>, Error<Failed>>
 where
@@ -20,29 +22,22 @@ where
         .await
 }
 
+async fn assert_answers(once: &Idempotency, value: i32) {
+    let done = answer(once, value).await.unwrap();
+    assert_eq!(done, Outcome::Executed(value));
+}
+
 on_each_server!(it_is_one_write_and_no_transaction);
 async fn it_is_one_write_and_no_transaction(server: Server) {
     let bench = Bench::on(&server).await;
-    assert_eq!(
-        answer(&bench.once(), 1).await.unwrap(),
-        Outcome::Executed(1)
-    );
+    assert_answers(&bench.once(), 1).await;
     let again = answer(&bench.once(), 2).await.unwrap();
     assert!(again.is_replayed());
     assert_eq!(again.into_inner(), 1);
     let counts = bench.proxy.take_counts();
     assert_eq!(counts["PutItem"], 2);
     assert_eq!(counts.len(), 1, "{counts:?}");
-    let record = bench.record().await;
-    for (attribute, value) in [
-        ("status", string("COMPLETED")),
-        ("attempt", number(1)),
-        ("data", string("1")),
-        ("v", number(1)),
-    ] {
-        assert_eq!(record[attribute], value, "{attribute}");
-    }
-    assert!(!record.contains_key("in_progress_expiration"));
+    assert_completed_at_once(&bench.record().await);
 }
 
 on_each_server!(of_many_at_once_one_applies);
@@ -50,28 +45,14 @@ async fn of_many_at_once_one_applies(server: Server) {
     let bench = Bench::on(&server).await;
     let once = bench.once();
     let results = join_all((0..8).map(|value| answer(&once, value))).await;
-    let outcomes: Vec<_> = results.into_iter().map(Result::unwrap).collect();
-    assert_eq!(
-        outcomes
-            .iter()
-            .filter(|outcome| !outcome.is_replayed())
-            .count(),
-        1
-    );
-    let first = outcomes[0].get();
-    assert!(outcomes.iter().all(|outcome| outcome.get() == first));
+    assert_one_ran(results);
 }
 
 on_each_server!(a_copy_that_meets_its_own_record_has_executed);
 async fn a_copy_that_meets_its_own_record_has_executed(server: Server) {
     let bench = Bench::on(&server).await;
-    for _ in 0..4 {
-        bench.proxy.inject("PutItem", Fault::LoseReply);
-    }
-    assert_eq!(
-        answer(&bench.once(), 1).await.unwrap(),
-        Outcome::Executed(1)
-    );
+    bench.proxy.repeat("PutItem", Fault::LoseReply, 4);
+    assert_answers(&bench.once(), 1).await;
     assert!(bench.proxy.take_counts()["PutItem"] >= 2);
     assert!(answer(&bench.once(), 2).await.unwrap().is_replayed());
 }
@@ -85,13 +66,8 @@ async fn a_copy_meets_its_own_takeover_too(server: Server) {
         .await
         .unwrap_err();
     bench.proxy.take_total();
-    for _ in 0..4 {
-        bench.proxy.inject("UpdateItem", Fault::LoseReply);
-    }
-    assert_eq!(
-        answer(&bench.once(), 1).await.unwrap(),
-        Outcome::Executed(1)
-    );
+    bench.proxy.repeat("UpdateItem", Fault::LoseReply, 4);
+    assert_answers(&bench.once(), 1).await;
     let record = bench.record().await;
     assert_eq!(record["attempt"], number(2));
     assert!(record.contains_key("last_error"), "a takeover keeps it");
@@ -101,41 +77,23 @@ async fn a_copy_meets_its_own_takeover_too(server: Server) {
 on_each_server!(a_reply_that_is_lost_to_the_end_is_settled_by_a_read);
 async fn a_reply_that_is_lost_to_the_end_is_settled_by_a_read(server: Server) {
     let bench = Bench::on(&server).await;
-    for _ in 0..200 {
-        bench.proxy.inject("PutItem", Fault::LoseReply);
-    }
-    let once = bench
-        .builder()
-        .lease(Duration::from_secs(2))
-        .build()
-        .unwrap();
-    assert_eq!(answer(&once, 1).await.unwrap(), Outcome::Executed(1));
+    bench.proxy.repeat("PutItem", Fault::LoseReply, 200);
+    let once = bench.lasting(2);
+    assert_answers(&once, 1).await;
 }
 
 on_each_server!(a_request_that_is_lost_to_the_end_is_unknown_and_a_retry_runs);
 async fn a_request_that_is_lost_to_the_end_is_unknown_and_a_retry_runs(server: Server) {
     let bench = Bench::on(&server).await;
-    for _ in 0..200 {
-        bench.proxy.inject("PutItem", Fault::LoseRequest);
-    }
-    let once = bench
-        .builder()
-        .lease(Duration::from_secs(2))
-        .build()
-        .unwrap();
+    bench.proxy.repeat("PutItem", Fault::LoseRequest, 200);
+    let once = bench.lasting(2);
     let unknown = answer(&once, 1).await;
     assert!(
         matches!(unknown, Err(Error::OutcomeUnknown(_))),
         "{unknown:?}"
     );
-    let bench = Bench {
-        proxy: Proxy::before(&server).await,
-        ..bench
-    };
-    assert_eq!(
-        answer(&bench.once(), 2).await.unwrap(),
-        Outcome::Executed(2)
-    );
+    bench.proxy.forget();
+    assert_answers(&bench.once(), 2).await;
 }
 
 on_each_server!(a_conflict_and_throttling_are_tried_again);
@@ -144,10 +102,7 @@ async fn a_conflict_and_throttling_are_tried_again(server: Server) {
     for fault in [Fault::CONFLICT, Fault::THROTTLE, Fault::INTERNAL] {
         bench.proxy.inject("PutItem", fault);
     }
-    assert_eq!(
-        answer(&bench.once(), 1).await.unwrap(),
-        Outcome::Executed(1)
-    );
+    assert_answers(&bench.once(), 1).await;
 }
 
 on_each_server!(an_expired_record_is_replaced);
@@ -160,9 +115,9 @@ async fn an_expired_record_is_replaced(server: Server) {
         .retention(Duration::from_hours(1))
         .build()
         .unwrap();
-    assert_eq!(answer(&once, 1).await.unwrap(), Outcome::Executed(1));
+    assert_answers(&once, 1).await;
     clock.advance(Duration::from_hours(2));
-    assert_eq!(answer(&once, 2).await.unwrap(), Outcome::Executed(2));
+    assert_answers(&once, 2).await;
     assert_eq!(bench.record().await["attempt"], number(1));
 }
 
@@ -222,6 +177,6 @@ async fn it_works_in_a_table_with_a_composite_key(server: Server) {
     let bench = Bench::on(&server).await;
     let once = bench.composite().await;
     bench.proxy.inject("UpdateItem", Fault::LoseReply);
-    assert_eq!(answer(&once, 1).await.unwrap(), Outcome::Executed(1));
+    assert_answers(&once, 1).await;
     assert!(answer(&once, 2).await.unwrap().is_replayed());
 }

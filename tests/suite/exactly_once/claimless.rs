@@ -9,7 +9,9 @@ use lambda_idempotency::{
     AtDeadline, Claim, Clock, Error, Fingerprint, Idempotency, Outcome, StoreError, Verdict,
 };
 
-use super::{Bench, Failed, denied_action, key, number, payload, string};
+use super::{
+    Bench, Failed, assert_completed_at_once, assert_one_ran, denied_action, key, number, payload,
+};
 use crate::on_each_server;
 use crate::secrets::Log;
 use crate::support::{Begun, Fault, Server, VirtualClock};
@@ -27,14 +29,16 @@ async fn deposit(
         .await
 }
 
+async fn assert_deposits(bench: &Bench, once: &Idempotency, value: i32) {
+    let done = deposit(bench, once, value).await.unwrap();
+    assert_eq!(done, Outcome::Executed(value));
+}
+
 on_each_server!(one_request_does_it_and_a_duplicate_replays);
 async fn one_request_does_it_and_a_duplicate_replays(server: Server) {
     let bench = Bench::on(&server).await;
     let (log, _capture) = Log::capture();
-    assert_eq!(
-        deposit(&bench, &bench.once(), 1).await.unwrap(),
-        Outcome::Executed(1)
-    );
+    assert_deposits(&bench, &bench.once(), 1).await;
     assert!(log.text().contains("attempt=1"), "{}", log.text());
     assert_eq!(bench.proxy.take_total(), 1);
     let again = deposit(&bench, &bench.once(), 2).await.unwrap();
@@ -43,15 +47,7 @@ async fn one_request_does_it_and_a_duplicate_replays(server: Server) {
     assert_eq!(bench.proxy.take_total(), 1);
     assert_eq!(bench.balance().await, 5);
     let record = bench.record().await;
-    for (attribute, value) in [
-        ("status", string("COMPLETED")),
-        ("attempt", number(1)),
-        ("data", string("1")),
-        ("v", number(1)),
-    ] {
-        assert_eq!(record[attribute], value, "{attribute}");
-    }
-    assert!(!record.contains_key("in_progress_expiration"));
+    assert_completed_at_once(&record);
     assert!(record.contains_key("validation") && record.contains_key("started_at"));
 }
 
@@ -68,10 +64,7 @@ async fn a_success_that_is_not_final_is_handed_out_and_writes_nothing(server: Se
         .await;
     assert_eq!(busy.unwrap(), Outcome::Executed(503));
     assert_eq!(bench.balance().await, 0);
-    assert_eq!(
-        deposit(&bench, &bench.once(), 200).await.unwrap(),
-        Outcome::Executed(200)
-    );
+    assert_deposits(&bench, &bench.once(), 200).await;
     assert_eq!(bench.balance().await, 5);
 }
 
@@ -101,16 +94,7 @@ async fn of_many_at_once_one_applies(server: Server) {
     let bench = Bench::on(&server).await;
     let once = bench.once();
     let results = join_all((0..8).map(|value| deposit(&bench, &once, value))).await;
-    let outcomes: Vec<_> = results.into_iter().map(Result::unwrap).collect();
-    assert_eq!(
-        outcomes
-            .iter()
-            .filter(|outcome| !outcome.is_replayed())
-            .count(),
-        1
-    );
-    let first = outcomes[0].get();
-    assert!(outcomes.iter().all(|outcome| outcome.get() == first));
+    assert_one_ran(results);
     assert_eq!(bench.balance().await, 5);
 }
 
@@ -136,10 +120,7 @@ async fn a_released_record_is_taken_on_its_version(server: Server) {
         .await;
     failed.unwrap_err();
     bench.proxy.take_total();
-    assert_eq!(
-        deposit(&bench, &bench.once(), 1).await.unwrap(),
-        Outcome::Executed(1)
-    );
+    assert_deposits(&bench, &bench.once(), 1).await;
     assert_eq!(bench.proxy.take_counts()["TransactWriteItems"], 2);
     let record = bench.record().await;
     assert_eq!(record["attempt"], number(2));
@@ -158,15 +139,9 @@ async fn an_expired_record_is_replaced(server: Server) {
         .retention(Duration::from_hours(1))
         .build()
         .unwrap();
-    assert_eq!(
-        deposit(&bench, &once, 1).await.unwrap(),
-        Outcome::Executed(1)
-    );
+    assert_deposits(&bench, &once, 1).await;
     clock.advance(Duration::from_hours(2));
-    assert_eq!(
-        deposit(&bench, &once, 2).await.unwrap(),
-        Outcome::Executed(2)
-    );
+    assert_deposits(&bench, &once, 2).await;
     assert_eq!(bench.balance().await, 10);
     assert_eq!(bench.record().await["attempt"], number(1));
 }
@@ -182,10 +157,7 @@ async fn a_crash_before_the_transaction_leaves_nothing_to_wait_for(server: Serve
         }))
         .await;
     assert!(bench.record().await.is_empty());
-    assert_eq!(
-        deposit(&bench, &bench.once(), 1).await.unwrap(),
-        Outcome::Executed(1)
-    );
+    assert_deposits(&bench, &bench.once(), 1).await;
 }
 
 on_each_server!(a_condition_that_fails_leaves_no_record);
@@ -266,10 +238,7 @@ async fn a_reply_that_is_lost_changes_nothing(server: Server) {
     for _ in 0..4 {
         bench.proxy.inject("TransactWriteItems", Fault::LoseReply);
     }
-    assert_eq!(
-        deposit(&bench, &bench.once(), 1).await.unwrap(),
-        Outcome::Executed(1)
-    );
+    assert_deposits(&bench, &bench.once(), 1).await;
     assert_eq!(bench.balance().await, 5);
 }
 
@@ -279,15 +248,8 @@ async fn a_reply_that_is_lost_to_the_end_is_settled_by_a_read(server: Server) {
     for _ in 0..200 {
         bench.proxy.inject("TransactWriteItems", Fault::LoseReply);
     }
-    let once = bench
-        .builder()
-        .lease(Duration::from_secs(2))
-        .build()
-        .unwrap();
-    assert_eq!(
-        deposit(&bench, &once, 1).await.unwrap(),
-        Outcome::Executed(1)
-    );
+    let once = bench.lasting(2);
+    assert_deposits(&bench, &once, 1).await;
     assert_eq!(bench.balance().await, 5);
 }
 
@@ -297,11 +259,7 @@ async fn a_request_that_is_lost_to_the_end_has_written_nothing_and_a_retry_runs(
     for _ in 0..200 {
         bench.proxy.inject("TransactWriteItems", Fault::LoseRequest);
     }
-    let once = bench
-        .builder()
-        .lease(Duration::from_secs(2))
-        .build()
-        .unwrap();
+    let once = bench.lasting(2);
     let lost = deposit(&bench, &once, 1).await;
     assert!(matches!(lost, Err(Error::NotCommitted(_))), "{lost:?}");
     assert_eq!(
@@ -309,14 +267,8 @@ async fn a_request_that_is_lost_to_the_end_has_written_nothing_and_a_retry_runs(
         number(0),
         "the released record is the proof"
     );
-    let bench = Bench {
-        proxy: crate::support::Proxy::before(&server).await,
-        ..bench
-    };
-    assert_eq!(
-        deposit(&bench, &bench.once(), 2).await.unwrap(),
-        Outcome::Executed(2)
-    );
+    bench.proxy.forget();
+    assert_deposits(&bench, &bench.once(), 2).await;
     assert_eq!(bench.balance().await, 5);
 }
 
@@ -342,11 +294,7 @@ async fn a_denial_after_sends_without_an_answer_is_unknown_and_a_retry_finds_out
         bench.proxy.inject("PutItem", Fault::LoseRequest);
         bench.proxy.inject("GetItem", Fault::LoseRequest);
     }
-    let once = bench
-        .builder()
-        .lease(Duration::from_secs(2))
-        .build()
-        .unwrap();
+    let once = bench.lasting(2);
     let unknown = deposit(&bench, &once, 1).await;
     assert!(
         matches!(unknown, Err(Error::OutcomeUnknown(_))),
@@ -361,10 +309,7 @@ on_each_server!(it_works_in_a_table_with_a_composite_key);
 async fn it_works_in_a_table_with_a_composite_key(server: Server) {
     let bench = Bench::on(&server).await;
     let once = bench.composite().await;
-    assert_eq!(
-        deposit(&bench, &once, 1).await.unwrap(),
-        Outcome::Executed(1)
-    );
+    assert_deposits(&bench, &once, 1).await;
     assert!(deposit(&bench, &once, 2).await.unwrap().is_replayed());
     assert_eq!(bench.balance().await, 5);
 }
@@ -407,9 +352,7 @@ async fn a_handler_that_outlives_its_deadline_is_ended_or_commits_late_and_once(
                 once.run(key(), payload(), handler).await
             }
         };
-        for _ in 0..6 {
-            bench.proxy.inject("TransactWriteItems", Fault::THROTTLE);
-        }
+        bench.proxy.repeat("TransactWriteItems", Fault::THROTTLE, 6);
         for _ in 0..2 {
             let done = run().await;
             let is_ended = matches!(done, Err(Error::TimedOut));
@@ -417,6 +360,30 @@ async fn a_handler_that_outlives_its_deadline_is_ended_or_commits_late_and_once(
             assert_eq!(bench.balance().await, balance, "{policy:?}");
         }
     }
+}
+
+on_each_server!(a_handler_that_outlives_its_deadline_commits_late_where_nothing_protects_it);
+async fn a_handler_that_outlives_its_deadline_commits_late_where_nothing_protects_it(
+    server: Server,
+) {
+    let bench = Bench::on(&server).await;
+    let once = bench
+        .builder()
+        .settings(|settings| settings.at_deadline = AtDeadline::GoOn)
+        .disabled(true)
+        .build()
+        .unwrap();
+    bench.proxy.repeat("TransactWriteItems", Fault::THROTTLE, 6);
+    let deadline = VirtualClock.now() + Duration::from_secs(2);
+    let handler = async |claim: Claim| {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        claim.write(bench.deposit(5))?;
+        Ok::<_, Failed>(1)
+    };
+    let once = once.deadline(deadline.into());
+    let done = once.run(key(), payload(), handler).await;
+    assert!(matches!(done, Ok(Outcome::Unprotected(1))), "{done:?}");
+    assert_eq!(bench.balance().await, 5);
 }
 
 on_each_server!(behind_a_dropped_run_that_derived_keys_each_attempt_reads_its_record_first);

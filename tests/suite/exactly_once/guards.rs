@@ -191,9 +191,7 @@ async fn a_write_that_fails_after_a_send_without_an_answer_has_an_unknown_outcom
     bench.proxy.inject(UPDATE, Fault::DENY);
     let denied = add.apply(&client).await;
     assert!(matches!(denied, Err(GuardError::Unknown(_))), "{denied:?}");
-    for _ in 0..10 {
-        bench.proxy.inject(UPDATE, Fault::LoseRequest);
-    }
+    bench.proxy.repeat(UPDATE, Fault::LoseRequest, 10);
     let lost = add.apply(&client).await;
     assert!(matches!(lost, Err(GuardError::Unknown(_))), "{lost:?}");
 }

@@ -97,11 +97,7 @@ async fn an_unknown_outcome_is_a_503_with_retry_after(server: Server) {
         bench.proxy.inject("TransactWriteItems", Fault::LoseReply);
         bench.proxy.inject("UpdateItem", Fault::LoseRequest);
     }
-    let once = bench
-        .builder()
-        .lease(std::time::Duration::from_secs(2))
-        .build()
-        .unwrap();
+    let once = bench.lasting(2);
     let unknown = post(&bench, &once, "key").await;
     assert_eq!(unknown.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert!(unknown.headers().contains_key("retry-after"));
@@ -286,11 +282,7 @@ async fn an_unknown_outcome_is_reported_and_a_redelivery_finds_it_done(server: S
         bench.proxy.inject("UpdateItem", Fault::LoseRequest);
         bench.proxy.inject("GetItem", Fault::LoseRequest);
     }
-    let once = bench
-        .builder()
-        .lease(std::time::Duration::from_secs(2))
-        .build()
-        .unwrap();
+    let once = bench.lasting(2);
     let layer = BatchLayer::new(once.claimless()).operation("deposit");
     let (failures, _) = deliver(&bench, layer, deposits(1, "1")).await;
     assert_eq!(failures[0]["itemIdentifier"], "m-0");

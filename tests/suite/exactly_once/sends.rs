@@ -39,9 +39,7 @@ async fn with_a_silent_send(server: &Server) -> Bench {
 }
 
 fn lose_all(bench: &Bench, operation: &str) {
-    for _ in 0..200 {
-        bench.proxy.inject(operation, Fault::LoseRequest);
-    }
+    bench.proxy.repeat(operation, Fault::LoseRequest, 200);
 }
 
 fn briefly(bench: &Bench) -> Idempotency {
@@ -148,9 +146,7 @@ on_each_server!(under_a_claim_a_release_is_sent_until_it_holds_off_the_silent_se
 async fn under_a_claim_a_release_is_sent_until_it_holds_off_the_silent_send(server: Server) {
     let bench = with_a_silent_send(&server).await;
     // The SDK's three tries, and one of the engine's.
-    for _ in 0..4 {
-        bench.proxy.inject("UpdateItem", Fault::LoseRequest);
-    }
+    bench.proxy.repeat("UpdateItem", Fault::LoseRequest, 4);
     let refused = order(&bench, &bench.once()).await;
     assert!(is_sold_out(&refused), "{refused:?}");
     bench.stock(2).await;

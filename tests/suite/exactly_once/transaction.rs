@@ -27,6 +27,11 @@ pub(super) async fn deposit(
     .await
 }
 
+async fn assert_deposits(bench: &Bench, once: &Idempotency) {
+    let done = deposit(bench, once).await;
+    assert!(matches!(done, Ok(Outcome::Executed(_))), "{done:?}");
+}
+
 on_each_server!(the_effect_and_the_outcome_stand_together);
 async fn the_effect_and_the_outcome_stand_together(server: Server) {
     let bench = Bench::on(&server).await;
@@ -75,10 +80,7 @@ async fn a_failing_handler_writes_nothing(server: Server) {
         .await;
     assert!(matches!(released, Ok(Outcome::Executed(()))));
     assert_eq!(bench.balance().await, 0);
-    assert!(matches!(
-        deposit(&bench, &once).await,
-        Ok(Outcome::Executed(_))
-    ));
+    assert_deposits(&bench, &once).await;
     assert_eq!(bench.balance().await, 5);
 }
 
@@ -140,10 +142,7 @@ async fn a_handler_that_outlived_its_lease_writes_nothing(server: Server) {
         .run(key(), payload(), async |claim| {
             claim.write(bench.deposit(100))?;
             clock.advance(Duration::from_hours(1));
-            assert!(matches!(
-                deposit(&bench, &once).await,
-                Ok(Outcome::Executed(_))
-            ));
+            assert_deposits(&bench, &once).await;
             Ok::<_, Failed>("mine".to_owned())
         })
         .await;
@@ -184,10 +183,7 @@ async fn a_reply_that_is_lost_changes_nothing(server: Server) {
     for _ in 0..4 {
         bench.proxy.inject("TransactWriteItems", Fault::LoseReply);
     }
-    assert!(matches!(
-        deposit(&bench, &bench.once()).await,
-        Ok(Outcome::Executed(_))
-    ));
+    assert_deposits(&bench, &bench.once()).await;
     assert!(bench.proxy.take_counts()["TransactWriteItems"] >= 4);
     assert_eq!(bench.balance().await, 5);
     assert!(deposit(&bench, &bench.once()).await.unwrap().is_replayed());
@@ -218,14 +214,8 @@ async fn a_request_that_is_lost_to_the_end_has_written_nothing_and_a_retry_runs(
         number(0),
         "the release is the proof"
     );
-    let bench = Bench {
-        proxy: crate::support::Proxy::before(&server).await,
-        ..bench
-    };
-    assert!(matches!(
-        deposit(&bench, &bench.once()).await,
-        Ok(Outcome::Executed(_))
-    ));
+    bench.proxy.forget();
+    assert_deposits(&bench, &bench.once()).await;
     assert_eq!(bench.balance().await, 5);
 }
 
@@ -259,10 +249,7 @@ async fn a_conflict_with_another_transaction_is_tried_again(server: Server) {
         );
     }
     bench.proxy.inject("TransactWriteItems", Fault::INTERNAL);
-    assert!(matches!(
-        deposit(&bench, &bench.once()).await,
-        Ok(Outcome::Executed(_))
-    ));
+    assert_deposits(&bench, &bench.once()).await;
     assert_eq!(bench.proxy.take_counts()["TransactWriteItems"], 5);
     assert_eq!(bench.balance().await, 5);
 }
@@ -291,9 +278,7 @@ async fn a_send_that_meets_an_earlier_one_at_work_is_tried_again(server: Server)
         status: 400,
         code: "TransactionInProgressException",
     };
-    for _ in 0..4 {
-        bench.proxy.inject("TransactWriteItems", at_work.clone());
-    }
+    bench.proxy.repeat("TransactWriteItems", at_work, 4);
     let deposited = deposit(&bench, &bench.once()).await;
     assert!(
         matches!(deposited, Ok(Outcome::Executed(_))),
@@ -470,10 +455,7 @@ async fn a_cached_store_commits_and_remembers(server: Server) {
         .namespace("exactly-once")
         .build()
         .unwrap();
-    assert!(matches!(
-        deposit(&bench, &once).await,
-        Ok(Outcome::Executed(_))
-    ));
+    assert_deposits(&bench, &once).await;
     bench.proxy.take_total();
     assert!(deposit(&bench, &once).await.unwrap().is_replayed());
     assert!(

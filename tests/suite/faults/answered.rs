@@ -32,9 +32,7 @@ async fn a_record_that_was_met_keeps_the_door_closed_when_the_takeover_gets_no_a
     });
     begun.cut_off(crashed).await;
     clock.advance(Duration::from_hours(1));
-    for _ in 0..20 {
-        bench.proxy.inject("UpdateItem", Fault::LoseRequest);
-    }
+    bench.proxy.repeat("UpdateItem", Fault::LoseRequest, 20);
     let refused = run(&open, 1).await;
     assert!(
         matches!(refused, Err(Error::Store(StoreError::Unavailable(_)))),
@@ -50,18 +48,14 @@ async fn a_store_that_throttled_keeps_the_door_closed_when_the_next_try_gets_no_
     let open = open(&bench, &ManualClock::default());
     // As often as the SDK tries; then as often again, without an answer.
     for fault in [Fault::THROTTLE, Fault::LoseRequest] {
-        for _ in 0..3 {
-            bench.proxy.inject("PutItem", fault.clone());
-        }
+        bench.proxy.repeat("PutItem", fault, 3);
     }
     let refused = run(&open, 1).await;
     assert!(
         matches!(refused, Err(Error::Store(StoreError::Unavailable(_)))),
         "{refused:?}"
     );
-    for _ in 0..3 {
-        bench.proxy.inject("PutItem", Fault::LoseRequest);
-    }
+    bench.proxy.repeat("PutItem", Fault::LoseRequest, 3);
     assert_eq!(run(&open, 2).await.unwrap(), Outcome::Unprotected(2));
 }
 
@@ -71,9 +65,7 @@ async fn a_record_that_only_the_release_meets_keeps_the_door_closed(server: Serv
     let open = open(&bench, &ManualClock::default());
     assert_eq!(run(&open, 1).await.unwrap(), Outcome::Executed(1));
     // The claim gets no answer. Its release does: it meets the outcome.
-    for _ in 0..3 {
-        bench.proxy.inject("PutItem", Fault::LoseRequest);
-    }
+    bench.proxy.repeat("PutItem", Fault::LoseRequest, 3);
     let refused = run(&open, 2).await;
     assert!(
         matches!(refused, Err(Error::Store(StoreError::Unavailable(_)))),

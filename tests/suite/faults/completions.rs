@@ -19,9 +19,7 @@ async fn after_a_completion_without_permission_one_claim_a_minute_is_made(server
         once.run(Key::new("charge", order), payload(), handler)
             .await
     };
-    for _ in 0..2 {
-        bench.proxy.inject("UpdateItem", Fault::DENY);
-    }
+    bench.proxy.repeat("UpdateItem", Fault::DENY, 2);
     assert_eq!(charge("1").await.unwrap(), Outcome::Unrecorded(1));
     bench.proxy.take_counts();
     let in_flight = charge("1").await;
@@ -79,9 +77,7 @@ async fn what_needs_no_claim_is_answered_while_no_claim_is_made_and_uses_up_no_t
     assert!(charge("done").await.unwrap().is_replayed());
     assert!(matches!(charge("1").await, Err(Error::InFlight { .. })));
     // A claim that meets a record only as it is written; its read was lost.
-    for _ in 0..10 {
-        bench.proxy.inject("GetItem", Fault::DENY);
-    }
+    bench.proxy.repeat("GetItem", Fault::DENY, 10);
     assert!(charge("done").await.unwrap().is_replayed());
     assert_eq!(charge("2").await.unwrap(), Outcome::Executed(1));
 }

@@ -21,7 +21,7 @@ async fn a_run_that_is_dropped_in_its_handler_is_released_by_the_next_call(serve
         begun.then_never::<Result<i32, Infallible>>()
     });
     begun.hang_up(held).await;
-    assert_eq!(bench.item().await["status"], string("INPROGRESS"));
+    assert_eq!(bench.item(ID).await["status"], string("INPROGRESS"));
     bench.proxy.take_total();
     let next = once.run(key(), payload(), |claim| async move {
         Ok::<_, Infallible>(claim.attempt())
@@ -54,12 +54,12 @@ async fn a_completion_that_was_dropped_changes_nothing_after_a_takeover(server: 
     drop_completion(&bench, &once, false).await;
     clock.advance(Duration::from_hours(1));
     let successor = other.run(key(), payload(), |_| async {
-        let before = bench.item().await;
+        let before = bench.item(ID).await;
         let unrelated = once.run(Key::new("charge", "another"), None, |_| async {
             Ok::<_, Infallible>(0)
         });
         unrelated.await.unwrap();
-        assert_eq!(bench.item().await, before);
+        assert_eq!(bench.item(ID).await, before);
         Ok::<_, Infallible>(2)
     });
     assert_eq!(successor.await.unwrap(), Outcome::Executed(2));

@@ -1,38 +1,28 @@
 //! Steps when the wire or the table fails, through the real SDK, and what they cost.
 
-use std::collections::HashMap;
-
 use aws_sdk_dynamodb::types::AttributeValue::{self, M, N, S};
 use lambda_idempotency::StoreError;
 use lambda_idempotency::Unrecorded;
-use lambda_idempotency::dynamodb::DynamoDbStore;
 
 use super::*;
 use crate::on_each_server;
-use crate::support::{Fault, Proxy, Server, VirtualClock};
+use crate::support::{self, Fault, Server};
 
 pub(super) struct Wire {
-    proxy: Proxy,
-    direct: Server,
-    table: String,
+    bench: support::Bench,
     fired: Arc<AtomicUsize>,
 }
 
 impl Wire {
     pub(super) async fn to(server: &Server) -> Self {
         Self {
-            proxy: Proxy::before(server).await,
-            direct: server.clone(),
-            table: server.idempotency_table().await,
+            bench: support::Bench::on(server).await,
             fired: Arc::default(),
         }
     }
 
-    pub(super) fn builder(&self) -> Builder {
-        let store = DynamoDbStore::new(self.proxy.server().client(), &self.table);
-        Idempotency::builder(store)
-            .clock(VirtualClock)
-            .namespace("steps")
+    pub(super) fn once(&self) -> Idempotency {
+        self.bench.once()
     }
 
     pub(super) fn effect(
@@ -60,21 +50,15 @@ impl Wire {
         })
         .await
     }
-
-    async fn item(&self) -> HashMap<String, AttributeValue> {
-        let get = self.direct.client().get_item().table_name(&self.table);
-        let reply = get.key("id", S(ID.into())).consistent_read(true).send();
-        reply.await.unwrap().item.unwrap_or_default()
-    }
 }
 
 on_each_server!(a_step_costs_two_requests_and_a_skipped_one_none);
 async fn a_step_costs_two_requests_and_a_skipped_one_none(server: Server) {
     let wire = &Wire::to(&server).await;
-    let once = wire.builder().build().unwrap();
+    let once = wire.once();
     wire.charge(&once, false).await.unwrap_err();
     assert_eq!(
-        wire.proxy.take_total(),
+        wire.bench.proxy.take_total(),
         4,
         "claim, pending, confirmed, release"
     );
@@ -83,7 +67,7 @@ async fn a_step_costs_two_requests_and_a_skipped_one_none(server: Server) {
         Outcome::Executed(1)
     );
     assert_eq!(
-        wire.proxy.take_total(),
+        wire.bench.proxy.take_total(),
         3,
         "a claim that fails, the takeover, the completion"
     );
@@ -92,14 +76,14 @@ async fn a_step_costs_two_requests_and_a_skipped_one_none(server: Server) {
 on_each_server!(a_note_whose_reply_is_lost_ends_as_if_it_had_come);
 async fn a_note_whose_reply_is_lost_ends_as_if_it_had_come(server: Server) {
     let wire = &Wire::to(&server).await;
-    let once = wire.builder().build().unwrap();
-    wire.proxy.inject("UpdateItem", Fault::LoseReply);
-    wire.proxy.inject("UpdateItem", Fault::LoseReply);
+    let once = wire.once();
+    wire.bench.proxy.inject("UpdateItem", Fault::LoseReply);
+    wire.bench.proxy.inject("UpdateItem", Fault::LoseReply);
     assert_eq!(
         wire.charge(&once, true).await.unwrap(),
         Outcome::Executed(1)
     );
-    let M(entry) = &wire.item().await["step:charge"] else {
+    let M(entry) = &wire.bench.item(ID).await["step:charge"] else {
         panic!("a map")
     };
     assert_eq!(entry["state"], S("CONFIRMED".into()));
@@ -110,8 +94,8 @@ async fn a_note_whose_reply_is_lost_ends_as_if_it_had_come(server: Server) {
 on_each_server!(a_step_that_cannot_be_recorded_does_not_fire);
 async fn a_step_that_cannot_be_recorded_does_not_fire(server: Server) {
     let wire = &Wire::to(&server).await;
-    let once = wire.builder().build().unwrap();
-    wire.proxy.inject("UpdateItem", Fault::DENY);
+    let once = wire.once();
+    wire.bench.proxy.inject("UpdateItem", Fault::DENY);
     let error = wire.charge(&once, true).await.unwrap_err();
     assert!(
         matches!(
@@ -133,16 +117,14 @@ async fn a_note_that_applied_without_a_reply_is_taken_back_if_its_effect_does_no
     server: Server,
 ) {
     let wire = &Wire::to(&server).await;
-    let once = wire.builder().build().unwrap();
-    for _ in 0..3 {
-        wire.proxy.inject("UpdateItem", Fault::LoseReply);
-    }
+    let once = wire.once();
+    wire.bench.proxy.repeat("UpdateItem", Fault::LoseReply, 3);
     let error = wire.charge(&once, true).await.unwrap_err();
     assert!(
         matches!(&error, Error::Handler(StepError::Store(_))),
         "{error}"
     );
-    let M(entry) = &wire.item().await["step:charge"] else {
+    let M(entry) = &wire.bench.item(ID).await["step:charge"] else {
         panic!("a map")
     };
     assert_eq!(
@@ -155,7 +137,7 @@ async fn a_note_that_applied_without_a_reply_is_taken_back_if_its_effect_does_no
 on_each_server!(a_confirmation_is_tried_again_while_there_is_time);
 async fn a_confirmation_is_tried_again_while_there_is_time(server: Server) {
     let wire = &Wire::to(&server).await;
-    let once = wire.builder().build().unwrap();
+    let once = wire.once();
     let run = once.run(Key::raw("order", ID), payload(), |claim| async move {
         claim
             .step("charge", |_| async {
@@ -165,14 +147,14 @@ async fn a_confirmation_is_tried_again_while_there_is_time(server: Server) {
                     Fault::LoseRequest,
                     Fault::CONFLICT,
                 ] {
-                    wire.proxy.inject("UpdateItem", fault);
+                    wire.bench.proxy.inject("UpdateItem", fault);
                 }
                 wire.effect().await
             })
             .await
     });
     assert_eq!(run.await.unwrap(), Outcome::Executed(1));
-    let M(entry) = &wire.item().await["step:charge"] else {
+    let M(entry) = &wire.bench.item(ID).await["step:charge"] else {
         panic!("a map")
     };
     assert_eq!(entry["state"], S("CONFIRMED".into()));
@@ -187,6 +169,7 @@ async fn an_effect_whose_result_cannot_be_recorded_is_given_to_the_handler_unles
     for (policy, reported) in [(Unrecorded::Return, false), (Unrecorded::Fail, true)] {
         let wire = &Wire::to(&server).await;
         let once = wire
+            .bench
             .builder()
             .settings(|settings| settings.unrecorded = policy)
             .build()
@@ -194,7 +177,7 @@ async fn an_effect_whose_result_cannot_be_recorded_is_given_to_the_handler_unles
         let run = once.run(Key::raw("order", ID), payload(), |claim| async move {
             let result = claim
                 .step("charge", |_| async {
-                    wire.proxy.inject("UpdateItem", Fault::DENY);
+                    wire.bench.proxy.inject("UpdateItem", Fault::DENY);
                     wire.effect().await
                 })
                 .await;
@@ -212,9 +195,9 @@ async fn an_effect_whose_result_cannot_be_recorded_is_given_to_the_handler_unles
 on_each_server!(a_malformed_journal_is_left_alone);
 async fn a_malformed_journal_is_left_alone(server: Server) {
     let wire = &Wire::to(&server).await;
-    let once = wire.builder().build().unwrap();
+    let once = wire.once();
     wire.charge(&once, false).await.unwrap_err();
-    let sound = wire.item().await;
+    let sound = wire.bench.item(ID).await;
     let M(entry) = sound["step:charge"].clone() else {
         panic!("a map")
     };
@@ -241,16 +224,10 @@ async fn a_malformed_journal_is_left_alone(server: Server) {
     for step in broken {
         let mut item = sound.clone();
         item.insert("step:charge".into(), step.clone());
-        let put = wire
-            .direct
-            .client()
-            .put_item()
-            .table_name(&wire.table)
-            .set_item(Some(item.clone()));
-        put.send().await.unwrap();
+        wire.bench.put(ID, item.clone()).await;
         let error = wire.charge(&once, true).await.unwrap_err();
         assert!(matches!(error, Error::Unreadable(_)), "{step:?}: {error}");
-        assert_eq!(wire.item().await, item);
+        assert_eq!(wire.bench.item(ID).await, item);
     }
     assert_eq!(wire.fired(), 1);
 }
@@ -260,7 +237,7 @@ async fn an_interrupted_step_that_an_operator_settles_goes_on(server: Server) {
     // Once as "it happened", once as "it didn't".
     for (happened, expected) in [(true, 41), (false, 2)] {
         let wire = &Wire::to(&server).await;
-        let once = wire.builder().build().unwrap();
+        let once = wire.once();
         let step = || {
             Step::named("charge")
                 .on_crash(OnCrash::Interrupt)
@@ -285,12 +262,13 @@ async fn an_interrupted_step_that_an_operator_settles_goes_on(server: Server) {
         run(true).await.unwrap_err();
         assert!(matches!(run(false).await, Err(Error::Interrupted { .. })));
 
-        let seen = wire.item().await["owner"].clone();
+        let seen = wire.bench.item(ID).await["owner"].clone();
         let update = wire
+            .bench
             .direct
             .client()
             .update_item()
-            .table_name(&wire.table)
+            .table_name(&wire.bench.table)
             .key("id", S(ID.into()))
             .condition_expression("#owner = :seen AND #lease = :zero AND #step.#state = :pending")
             .expression_attribute_names("#owner", "owner")

@@ -157,3 +157,24 @@ async fn steps_that_are_prepared_side_by_side_are_no_more_than_the_journal_takes
     let ended = tokio::time::timeout(LEASE, Box::pin(run)).await;
     assert_eq!(ended.unwrap().unwrap(), Outcome::Executed(15));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_effect_that_was_spawned_does_not_fire_behind_its_dropped_run() {
+    let bench = bench();
+    let kept = std::sync::Mutex::new(None);
+    let attempt = bench.run(|claim| {
+        let kept = &kept;
+        async move {
+            let effect = async |step: PreparedStep<Provider>| {
+                *kept.lock().unwrap() = Some(step);
+                std::future::pending::<Result<usize>>().await
+            };
+            claim.prepared_step(step(), effect).await
+        }
+    });
+    let dropped = tokio::time::timeout(LEASE / 2, attempt).await;
+    dropped.unwrap_err();
+    let prepared = kept.lock().unwrap().take().unwrap();
+    let told = prepared.firing().await;
+    assert!(matches!(told, Err(StepError::LeaseLost)), "{told:?}");
+}

@@ -11,7 +11,7 @@ on_each_server!(a_transaction_that_is_refused_keeps_what_its_steps_did);
 async fn a_transaction_that_is_refused_keeps_what_its_steps_did(server: Server) {
     let wire = &Wire::to(&server).await;
     let orders = &server.table_with_key("orders", "id").await;
-    let once = wire.builder().build().unwrap();
+    let once = wire.once();
     let place = || {
         once.run(Key::raw("order", ID), payload(), |claim| async move {
             let receipt = claim.step("charge", |_| wire.effect()).await?;
@@ -47,7 +47,7 @@ async fn a_transaction_that_is_refused_keeps_what_its_steps_did(server: Server) 
 on_each_server!(the_claimless_form_has_no_journal_and_says_so);
 async fn the_claimless_form_has_no_journal_and_says_so(server: Server) {
     let wire = &Wire::to(&server).await;
-    let once = wire.builder().build().unwrap().claimless();
+    let once = wire.once().claimless();
     for _ in 0..2 {
         let error = wire.charge(&once, true).await.unwrap_err();
         assert!(

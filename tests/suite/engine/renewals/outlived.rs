@@ -403,3 +403,18 @@ async fn what_an_ended_handler_has_spawned_is_told_before_a_retry_runs() {
     assert!(claim.is_over());
     claim.over().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_failed_handler_has_spawned_is_told_before_a_retry_runs() {
+    let bench = &bench(AtDeadline::End);
+    let kept = std::sync::Mutex::new(None);
+    let handler = |claim: Claim| {
+        *kept.lock().unwrap() = Some(claim);
+        async { Err::<u32, _>(HandlerError::other("down")) }
+    };
+    let failed = bench.invocation().run(key(), payload(), handler).await;
+    assert!(matches!(failed, Err(Error::Handler(_))), "{failed:?}");
+    let claim = kept.lock().unwrap().take().unwrap();
+    assert!(claim.is_over());
+    claim.over().await;
+}
