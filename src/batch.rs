@@ -118,8 +118,8 @@
 //! [hook](BatchLayer::on_rejected) may take the messages that no retry will fix.
 //!
 //! The invocation fails as a whole, with a [`BatchError`], where a message has no id, where the
-//! store's table, its schema or a permission kept every message from being done, and where a
-//! message must be delivered again and the layer replies
+//! store's table, its schema, a permission or the layer's set-up kept every message from being done,
+//! and where a message must be delivered again and the layer replies
 //! [without item failures](Settings::without_item_failures).
 
 mod hooks;
@@ -136,9 +136,9 @@ mod turns;
 
 pub use crate::engine::rejection::Rejection;
 pub use crate::envelope::{Envelope, S3Pointer};
-pub use hooks::Rejected;
 #[cfg(feature = "visibility")]
-pub(crate) use hooks::{Defer, Deferral};
+pub(crate) use hooks::Deferral;
+pub use hooks::Rejected;
 pub use key::Selector;
 pub use layer::BatchLayer;
 pub use message::Message;

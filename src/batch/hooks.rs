@@ -1,30 +1,29 @@
-//! Calls the hooks of a batch: the one for errors as they occur, the one for rejected messages after
-//! every message has run and before the reply is made.
+//! Calls the hooks of a batch: the one for errors as they occur, the one for rejected messages when
+//! every message has run that can.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::fmt::Display;
-use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, Either, InspectErr};
-use futures_util::{FutureExt, StreamExt, TryFutureExt, stream};
+use futures_util::future::{self, BoxFuture, Either, InspectErr};
+use futures_util::{StreamExt, TryFutureExt, stream};
 use tokio::time::Instant;
 use tower::Service;
 
 use crate::batch::Source;
 use crate::batch::message::Message;
 use crate::batch::report::{Fate, Reason};
+use crate::engine::REPLY_TIME;
+use crate::engine::hook::Hook;
 use crate::engine::rejection::Rejection;
-use crate::engine::{REPLY_TIME, hook};
 
-/// Defers messages that are in flight elsewhere until their claim is free.
-pub(crate) trait Defer<R>: Send + Sync {
-    /// Takes from a message what its deferral needs, before its handler gets it.
-    fn prepare(&self, message: &R) -> Deferral;
-}
+/// Makes the deferral of a message, before its handler gets it. The message is deferred if it is in
+/// flight elsewhere.
+pub(super) type Defer<R> = Arc<dyn Fn(&R) -> Deferral + Send + Sync>;
 
 /// Defers one message until the first instant, and gives up at the second.
 pub(crate) type Deferral = Box<dyn FnOnce(Instant, Instant) -> BoxFuture<'static, ()> + Send>;
@@ -35,16 +34,18 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Holds the hooks of a layer.
 pub(super) struct Hooks<S: Source> {
-    pub(super) on_rejected: Option<Hook<S::Record>>,
-    pub(super) deferring: Option<Arc<dyn Defer<S::Record>>>,
+    pub(super) on_rejected: Option<Hook<(S::Record, Rejected), ()>>,
+    pub(super) deferring: Option<Defer<S::Record>>,
 }
 
 clone_fields!([S: Source] Hooks<S> { on_rejected, deferring });
 
 /// Keeps what the hooks need of a batch, taken before the handlers get its messages.
 pub(super) struct Kept<S: Source> {
-    /// Empty without a hook for rejected messages: bodies may be large.
-    messages: Vec<S::Record>,
+    pub(super) ids: Vec<String>,
+    /// Empty without a hook for rejected messages: bodies may be large. `None` for one that was
+    /// offered.
+    messages: Vec<Option<S::Record>>,
     deferrals: Vec<Deferral>,
     until: Option<Instant>,
 }
@@ -52,71 +53,90 @@ pub(super) struct Kept<S: Source> {
 impl<S: Source> Hooks<S> {
     /// Keeps what the hooks need. `remaining` is the time that the invocation has left, where its
     /// deadline is known.
-    pub(super) fn keep(&self, messages: &[S::Record], remaining: Option<Duration>) -> Kept<S> {
+    pub(super) fn keep(
+        &self,
+        ids: Vec<String>,
+        messages: &[S::Record],
+        remaining: Option<Duration>,
+    ) -> Kept<S> {
         Kept {
+            ids,
             messages: match self.on_rejected {
-                Some(_) => messages.to_vec(),
+                Some(_) => messages.iter().cloned().map(Some).collect(),
                 None => Vec::new(),
             },
             deferrals: match &self.deferring {
-                Some(deferring) => messages.iter().map(|m| deferring.prepare(m)).collect(),
+                Some(deferring) => messages.iter().map(&**deferring).collect(),
                 None => Vec::new(),
             },
             until: remaining.map(|left| Instant::now() + left.saturating_sub(REPLY_TIME)),
         }
     }
 
-    /// Offers rejected messages to the hook, then defers those that are in flight elsewhere,
-    /// `side_by_side` at a time. The messages that the hook took are done. Answers how many are
-    /// rejected, whether or not there is a hook that takes them.
-    pub(super) async fn run(
+    /// Offers rejected messages to the hook, each once, `side_by_side` at a time. Those that it takes
+    /// are done; returns their positions.
+    pub(super) async fn offer(
         &self,
-        kept: Kept<S>,
-        ids: &[String],
+        kept: &mut Kept<S>,
         fates: &mut [Fate],
         side_by_side: usize,
-    ) -> usize {
-        let Kept {
-            messages,
-            deferrals,
-            until,
-        } = kept;
-        let is_rejected = |position: &usize| rejection(fates, *position).is_some();
-        let count = (0..fates.len()).filter(is_rejected).count();
-        if let Some(hook) = &self.on_rejected {
-            let messages = messages.into_iter().zip(ids).enumerate();
-            let rejected = messages.filter_map(|(position, (message, id))| {
-                let (why, reason) = rejection(fates, position)?;
-                let (code, detail) = reason.words();
-                let rejected = Rejected {
-                    rejection: why,
-                    reason: code,
-                    detail: detail.into_owned(),
-                };
-                Some(async move {
-                    let is_taken = hook.takes::<S>(message, id, rejected, until).await;
-                    (position, is_taken)
-                })
-            });
-            let rejected: Vec<_> = rejected.collect();
-            let mut offers = stream::iter(rejected).buffer_unordered(side_by_side);
-            while let Some((position, is_taken)) = offers.next().await {
-                if is_taken && let Some(fate) = fates.get_mut(position) {
-                    *fate = Fate::Done;
-                }
+    ) -> HashSet<usize> {
+        let Some(hook) = &self.on_rejected else {
+            return HashSet::new();
+        };
+        let until = kept.until;
+        let messages = kept.messages.iter_mut().zip(&kept.ids).enumerate();
+        let rejected = messages.filter_map(|(position, (message, id))| {
+            let (why, reason) = rejection(fates, position)?;
+            let message = message.take()?;
+            let (code, detail) = reason.words();
+            let rejected = Rejected {
+                rejection: why,
+                reason: code,
+                detail: detail.into_owned(),
+            };
+            Some(async move {
+                let is_taken = takes::<S>(hook, message, id, rejected, until).await;
+                is_taken.then_some(position)
+            })
+        });
+        let rejected: Vec<_> = rejected.collect();
+        let offers = stream::iter(rejected).buffer_unordered(side_by_side);
+        let taken: HashSet<_> = offers.filter_map(future::ready).collect().await;
+        for position in &taken {
+            if let Some(fate) = fates.get_mut(*position) {
+                *fate = Fate::Done;
             }
         }
+        taken
+    }
 
-        // An outage of the queue must not use up the hook's time.
+    /// Defers the messages that are in flight elsewhere, `side_by_side` at a time.
+    pub(super) async fn defer(&self, kept: Kept<S>, fates: &[Fate], side_by_side: usize) {
+        // An outage of the queue must not use up the function's time.
         let patience = Instant::now() + PATIENCE;
-        let until = until.map_or(patience, |until| until.min(patience));
-        let deferrals = deferrals.into_iter().zip(fates.iter());
+        let until = kept.until.map_or(patience, |until| until.min(patience));
+        let deferrals = kept.deferrals.into_iter().zip(fates);
         let requests: Vec<_> = deferrals
             .filter_map(|(deferral, fate)| Some(deferral(free_at(fates, fate)?, until)))
             .collect();
         let requests = stream::iter(requests).buffer_unordered(side_by_side);
         requests.collect::<()>().await;
-        count
+    }
+}
+
+impl<S: Source> Kept<S> {
+    /// Returns a copy of a message that was not offered.
+    pub(super) fn message(&self, position: usize) -> Option<S::Record> {
+        self.messages.get(position)?.clone()
+    }
+
+    /// Counts the messages that are rejected, whether or not there is a hook that takes them.
+    pub(super) fn rejected(&self, fates: &[Fate]) -> usize {
+        let was_offered = |position| matches!(self.messages.get(position), Some(None));
+        (0..fates.len())
+            .filter(|&position| was_offered(position) || rejection(fates, position).is_some())
+            .count()
     }
 }
 
@@ -175,69 +195,41 @@ impl fmt::Display for Rejected {
     }
 }
 
-/// Calls the caller's function with a rejected message.
-type Call<R> = dyn Fn(R, Rejected) -> BoxFuture<'static, Result<(), hook::Problem>> + Send + Sync;
-
-/// Holds the caller's function for rejected messages.
-pub(super) struct Hook<R> {
-    call: Arc<Call<R>>,
-}
-
-clone_fields!([R] Hook<R> { call });
-
-impl<R> Hook<R> {
-    /// Holds a function. The text of its error, which may quote the message, is logged where
-    /// `quotes` says so.
-    pub(super) fn new<F, Fut, E>(function: F, quotes: bool) -> Self
-    where
-        F: Fn(R, Rejected) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<(), E>> + Send + 'static,
-        E: Display + 'static,
-    {
-        let call = Arc::new(move |message, why| {
-            let taking = function(message, why);
-            async move { taking.await.map_err(|error| hook::problem(&error, quotes)) }.boxed()
-        });
-        Self { call }
-    }
-
-    /// Offers a message to the hook. It is taken if the hook answers `Ok`, and in time.
-    pub(super) async fn takes<S: Source>(
-        &self,
-        message: R,
-        id: &str,
-        rejected: Rejected,
-        until: Option<Instant>,
-    ) -> bool {
-        let (rejection, reason) = (rejected.rejection.as_str(), rejected.reason);
-        let detail = rejected.detail.clone();
-        let taking = async { (self.call)(message, rejected).await };
-        let problem = match hook::answer(taking, until).await {
-            Ok(()) => {
-                tracing::warn!(
-                    event = "rejected",
-                    rejection,
-                    reason,
-                    message_id = id,
-                    detail,
-                    source = S::NAME,
-                    "batch"
-                );
-                return true;
-            }
-            Err(problem) => problem,
-        };
-        tracing::error!(
-            event = "hook_failed",
-            rejection,
-            reason,
-            message_id = id,
-            error = &*problem,
-            source = S::NAME,
-            "batch"
-        );
-        false
-    }
+/// Offers a message to the hook. It is taken if the hook answers `Ok`, and in time.
+async fn takes<S: Source>(
+    hook: &Hook<(S::Record, Rejected), ()>,
+    message: S::Record,
+    id: &str,
+    rejected: Rejected,
+    until: Option<Instant>,
+) -> bool {
+    let (rejection, reason) = (rejected.rejection.as_str(), rejected.reason);
+    let detail = rejected.detail.clone();
+    let problem = match hook.answer((message, rejected), until).await {
+        Ok(()) => {
+            tracing::warn!(
+                event = "rejected",
+                rejection,
+                reason,
+                message_id = id,
+                detail,
+                source = S::NAME,
+                "batch"
+            );
+            return true;
+        }
+        Err(problem) => problem,
+    };
+    tracing::error!(
+        event = "hook_failed",
+        rejection,
+        reason,
+        message_id = id,
+        error = &*problem,
+        source = S::NAME,
+        "batch"
+    );
+    false
 }
 
 /// Is shown a message, as its source delivered it, and the error of its handler.
@@ -313,7 +305,7 @@ mod tests {
 
     /// Runs the hooks after two messages, of which the second is rejected; gives how many of them
     /// are rejected, and how many are done after it.
-    async fn run(on_rejected: Option<Hook<SqsMessage>>) -> (usize, usize) {
+    async fn run(on_rejected: Option<Hook<(SqsMessage, Rejected), ()>>) -> (usize, usize) {
         let hooks: Hooks<SqsEvent> = Hooks {
             on_rejected,
             deferring: None,
@@ -323,29 +315,25 @@ mod tests {
             Fate::Done,
             Fate::Reported(Reason::NoBody(BodyError::MISSING)),
         ];
-        let kept = hooks.keep(&messages, None);
-        let ids = ["m-1".to_owned(), "m-2".to_owned()];
-        let rejected = hooks.run(kept, &ids, &mut fates, 1).await;
+        let ids = ["m-1", "m-2"].map(str::to_owned);
+        let mut kept = hooks.keep(ids.to_vec(), &messages, None);
+        hooks.offer(&mut kept, &mut fates, 1).await;
         let done = fates.iter().filter(|fate| matches!(fate, Fate::Done));
-        (rejected, done.count())
+        (kept.rejected(&fates), done.count())
     }
 
     #[tokio::test]
     async fn rejected_messages_are_counted_and_those_that_the_hook_takes_are_done() {
-        let taking = Hook::new(|_, _| async { Ok::<_, std::fmt::Error>(()) }, false);
+        let taking = Hook::new(|_| async { Ok::<_, std::fmt::Error>(()) }, false);
         assert_eq!(run(Some(taking)).await, (1, 2));
-        let failing = Hook::new(|_, _| async { Err(std::fmt::Error) }, false);
+        let failing = Hook::new(|_| async { Err(std::fmt::Error) }, false);
         assert_eq!(run(Some(failing)).await, (1, 1));
         assert_eq!(run(None).await, (1, 1));
     }
 
-    /// A queue that doesn't answer: each deferral takes all the time that it gets.
-    struct Silent;
-
-    impl Defer<SqsMessage> for Silent {
-        fn prepare(&self, _: &SqsMessage) -> Deferral {
-            Box::new(|_, until| tokio::time::sleep_until(until).boxed())
-        }
+    /// Defers by a queue that doesn't answer: it takes all the time that it gets.
+    fn silent(_: &SqsMessage) -> Deferral {
+        Box::new(|_, until| Box::pin(tokio::time::sleep_until(until)))
     }
 
     #[tokio::test(start_paused = true)]
@@ -357,13 +345,13 @@ mod tests {
             (Some(millis(1_000)), millis(750)),
         ] {
             let began = Instant::now();
-            let at_once = move |_, _| {
+            let at_once = move |_| {
                 let is_at_once = began.elapsed().is_zero();
                 async move { is_at_once.then_some(()).ok_or(std::fmt::Error) }
             };
             let hooks: Hooks<SqsEvent> = Hooks {
                 on_rejected: Some(Hook::new(at_once, false)),
-                deferring: Some(Arc::new(Silent)),
+                deferring: Some(Arc::new(silent)),
             };
             let in_flight = || {
                 Fate::Reported(Reason::Run {
@@ -377,8 +365,13 @@ mod tests {
             let mut fates = [in_flight(), in_flight(), garbled, in_flight()];
             let ids = ["m-1", "m-2", "m-3", "m-4"].map(str::to_owned);
             let messages = ids.each_ref().map(|id| message(id, "1"));
-            let kept = hooks.keep(&messages, left);
-            assert_eq!(hooks.run(kept, &ids, &mut fates, 1).await, 1);
+            let mut kept = hooks.keep(ids.to_vec(), &messages, left);
+            assert_eq!(
+                hooks.offer(&mut kept, &mut fates, 1).await,
+                HashSet::from([2])
+            );
+            assert_eq!(kept.rejected(&fates), 1);
+            hooks.defer(kept, &fates, 1).await;
             assert_eq!(began.elapsed(), expected, "{left:?}");
             assert!(matches!(fates, [_, _, Fate::Done, _]), "{fates:?}");
         }
@@ -390,13 +383,16 @@ mod tests {
             on_rejected: None,
             deferring: None,
         };
-        let until = |left: u64| hooks.keep(&[], Some(Duration::from_millis(left))).until;
+        let until = |left: u64| {
+            let left = Duration::from_millis(left);
+            hooks.keep(Vec::new(), &[], Some(left)).until
+        };
         assert_eq!(
             until(1_000),
             Some(Instant::now() + Duration::from_millis(750))
         );
         assert_eq!(until(100), Some(Instant::now()));
-        assert_eq!(hooks.keep(&[], None).until, None);
+        assert_eq!(hooks.keep(Vec::new(), &[], None).until, None);
     }
 
     #[test]
@@ -411,36 +407,5 @@ mod tests {
         let why = |position| rejection(&fates, position).map(|(why, _)| why);
         let rejected: Vec<_> = (0..4).map(why).collect();
         assert_eq!(rejected, [None, Some(Rejection::Mismatch), None, None]);
-    }
-
-    async fn takes<F, Fut>(hook: F) -> bool
-    where
-        F: Fn((), Rejected) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<(), String>> + Send + 'static,
-    {
-        let until = Instant::now() + Duration::from_millis(50);
-        let rejected = Rejected {
-            rejection: Rejection::Failed,
-            reason: "failed",
-            detail: String::new(),
-        };
-        Hook::new(hook, false)
-            .takes::<crate::sqs::SqsEvent>((), "m-1", rejected, Some(until))
-            .await
-    }
-
-    #[tokio::test]
-    async fn only_ok_takes_a_message() {
-        assert!(takes(|(), _| async { Ok(()) }).await);
-        assert!(!takes(|(), _| async { Err("full".to_owned()) }).await);
-        assert!(!takes(|(), _| async { panic!("later") }).await);
-        assert!(
-            !takes(|(), _| -> std::future::Ready<Result<(), String>> { panic!("at once") }).await
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_hook_that_hangs_takes_nothing() {
-        assert!(!takes(|(), _| std::future::pending()).await);
     }
 }

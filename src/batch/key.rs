@@ -150,7 +150,7 @@ impl<S: Source, T> fmt::Debug for KeySource<S, T> {
 /// | a number, `true`, `false` | its canonical JSON text ([RFC 8785](https://www.rfc-editor.org/rfc/rfc8785)): `7`, `7.0` and `"7"` are one token |
 /// | a list, an object | the [fingerprint](crate::Fingerprint) of its canonical JSON, as [`Key::of`](crate::Key::of) makes it |
 /// | nothing, `null`, `""`, `[]`, `{}` | none: the engine's [policy](crate::Builder::on_missing_key) for a missing key |
-/// | a list or an object that holds `null` or `""` | none: a part of the identity is missing |
+/// | a list or an object that holds `null` or `""`, at any depth | none: a part of the identity is missing |
 ///
 /// ```
 /// use lambda_idempotency::batch::Selector;

@@ -9,12 +9,13 @@ use serde::de::DeserializeOwned;
 use tower::Layer;
 use tower::util::{ServiceFn, service_fn};
 
-use crate::batch::hooks::{Hook, Hooks, Rejected};
+use crate::batch::hooks::{Hooks, Rejected};
 use crate::batch::message::Message;
-use crate::batch::reader::{Fetch, Reader};
+use crate::batch::reader::Reader;
 use crate::batch::service::{BatchService, Config};
 use crate::batch::settings::Settings;
 use crate::batch::{Envelope, S3Pointer, Selector, Source};
+use crate::engine::hook::Hook;
 use crate::idempotency::Idempotency;
 use crate::idempotency::source_retention::SourceRetention;
 use crate::protocol::causes::{HandlerError, name_causes_of};
@@ -160,7 +161,7 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     /// delivered, whatever the namespace and the operation: to share records with another library,
     /// as [`Key::raw`](crate::Key::raw) does; the feature `powertools` makes the ids of Powertools
     /// for AWS Lambda. It replaces [`key`](Self::key): the last call counts. With a
-    /// [`scope`](Self::scope) each message is rejected, because the id has no room for one.
+    /// [`scope`](Self::scope) each message is reported, because the id has no room for one.
     ///
     /// ```
     /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
@@ -367,7 +368,7 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
         FetchError: fmt::Display + 'static,
     {
         let quotes = self.config.once.logs_errors();
-        self.config.reader.fetch = Some(Fetch::new(fetch, quotes));
+        self.config.reader.fetch = Some(Hook::new(fetch, quotes));
         self
     }
 
@@ -409,11 +410,12 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     /// [`Rejection`](crate::batch::Rejection) lists them. Default: they are reported, and the source's
     /// own policy moves them aside.
     ///
-    /// The function gets the message as its source delivered it, after all messages have run, and
-    /// keeps it somewhere. When it answers `Ok`, the message is acknowledged, and the source
-    /// deletes it. After an error, a panic, or no answer 250 ms before the invocation ends, the
-    /// message is reported: answer an error for a message that you don't park. The function may get
-    /// a message twice, because an acknowledgement can be lost.
+    /// The function gets the message as its source delivered it, after all messages have run that
+    /// can, and keeps it somewhere. When it answers `Ok`, the message is acknowledged, and the source
+    /// deletes it; those behind it in its ordered group run then. After an error, a panic, or no
+    /// answer 250 ms before the invocation ends, the message is reported: answer an error for a
+    /// message that you don't park. The function may get a message twice, because an acknowledgement
+    /// can be lost.
     ///
     /// [`Rejected`] says why: its class, a code and a text, the same ones as in the log's event
     /// `rejected`. For a failed handler the text is the error's type; with
@@ -421,8 +423,8 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     /// is the error's own text.
     ///
     /// A message that differs from an earlier one of its batch is rejected when that one is done,
-    /// and reported until then. One that follows a rejected message shares its fate; the function
-    /// gets the first of them.
+    /// and reported until then; where the function has taken that one, it runs by itself. One that
+    /// follows a rejected message shares its fate; the function gets the first of them.
     ///
     /// ```
     /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
@@ -452,7 +454,8 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
         Fut: Future<Output = Result<(), HookError>> + Send + 'static,
         HookError: fmt::Display + 'static,
     {
-        self.config.hooks.on_rejected = Some(Hook::new(hook, logs_errors));
+        let hook = Hook::new(move |(message, why)| hook(message, why), logs_errors);
+        self.config.hooks.on_rejected = Some(hook);
         self
     }
 
@@ -484,7 +487,7 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
 
     /// Defers messages that are in flight elsewhere until their claim is free.
     #[cfg(feature = "visibility")]
-    pub(crate) fn deferring(mut self, deferring: Arc<dyn Defer<Src::Record>>) -> Self {
+    pub(crate) fn deferring(mut self, deferring: Defer<Src::Record>) -> Self {
         self.config.hooks.deferring = Some(deferring);
         self
     }

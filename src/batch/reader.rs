@@ -1,25 +1,20 @@
 //! Reads a message: opens its envelopes, decodes what is inside, takes its key and its fingerprint.
 //! Pure.
 
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
-use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
-use tokio::time::Instant;
 
 use crate::batch::Source;
 use crate::batch::key::{KeySource, Selector};
 use crate::batch::message::Content;
 use crate::batch::report::{Fate, Reason};
 use crate::batch::settings::Settings;
-use crate::engine::hook;
+use crate::engine::hook::Hook;
 use crate::envelope::{Envelope, EnvelopeError, S3Pointer, is_s3_pointer};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{Key, KeyError, RecordId};
@@ -197,6 +192,9 @@ pub(super) struct Planner<'a, S: Source, T, F> {
     identify: Option<F>,
     /// The first message of each record: its position, its operation and its fingerprint.
     leaders: HashMap<RecordId, (usize, Arc<str>, Option<Fingerprint>)>,
+    /// The messages that a hook has taken from the source. Only the store knows whether one that
+    /// differs from one of them is another request.
+    pub(super) taken: HashSet<usize>,
 }
 
 impl<'a, S, T, F> Planner<'a, S, T, F>
@@ -216,6 +214,7 @@ where
             reader,
             identify,
             leaders: HashMap::with_capacity(messages),
+            taken: HashSet::new(),
         }
     }
 
@@ -239,21 +238,19 @@ where
         let operation = key.shared_operation();
         let record = identify(key).map_err(Reason::Key)?;
         ready.key = Some(key.resolved(record.clone()));
-        match self.leaders.entry(record) {
-            Entry::Vacant(place) => {
-                place.insert((ready.position, operation, ready.fingerprint.clone()));
-                Ok(None)
+        if let Some((leader, first, payload)) = self.leaders.get(&record) {
+            // A raw id doesn't tell operations apart. Even one that nobody named doesn't change its
+            // name within a batch.
+            if *first == operation && !differs(payload.as_ref(), ready.fingerprint.as_ref()) {
+                return Ok(Some(*leader));
             }
-            Entry::Occupied(place) => {
-                let (leader, first, payload) = place.get();
-                // A raw id doesn't tell operations apart. Even one that nobody named doesn't change
-                // its name within a batch.
-                if *first != operation || differs(payload.as_ref(), ready.fingerprint.as_ref()) {
-                    return Err(Reason::Mismatch { leader: *leader });
-                }
-                Ok(Some(*leader))
+            if !self.taken.contains(leader) {
+                return Err(Reason::Mismatch { leader: *leader });
             }
         }
+        let leads = (ready.position, operation, ready.fingerprint.clone());
+        self.leaders.insert(record, leads);
+        Ok(None)
     }
 
     fn prepare(&self, turn: Turn<S::Record>) -> Result<Ready<S, T>, Reason> {
@@ -298,42 +295,8 @@ fn differs(one: Option<&Fingerprint>, other: Option<&Fingerprint>) -> bool {
     matches!((one, other), (Some(one), Some(other)) if one != other)
 }
 
-/// Calls the caller's function with a pointer.
-type Call = dyn Fn(S3Pointer) -> BoxFuture<'static, Result<String, hook::Problem>> + Send + Sync;
-
 /// Fetches what a pointer stands for.
-#[derive(Clone)]
-pub(super) struct Fetch(Arc<Call>);
-
-impl Fetch {
-    /// Holds a function. The text of its error is shown where `quotes` says so.
-    pub(super) fn new<F, Fut, E>(function: F, quotes: bool) -> Self
-    where
-        F: Fn(S3Pointer) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<String, E>> + Send + 'static,
-        E: Display + 'static,
-    {
-        Self(Arc::new(move |pointer| {
-            let fetching = function(pointer);
-            async move {
-                fetching
-                    .await
-                    .map_err(|error| hook::problem(&error, quotes))
-            }
-            .boxed()
-        }))
-    }
-
-    pub(super) async fn get(
-        self,
-        pointer: S3Pointer,
-        until: Option<Instant>,
-    ) -> Result<String, Reason> {
-        let fetching = async { (self.0)(pointer).await };
-        let fetched = hook::answer(fetching, until).await;
-        fetched.map_err(|problem| Reason::NotFetched(problem.into_owned()))
-    }
-}
+type Fetch = Hook<S3Pointer, String>;
 
 /// Takes the fingerprint from a decoded body, or from the message as it was delivered.
 type Closure<S, T> = dyn Fn(&T, &<S as Source>::Record) -> Option<Fingerprint> + Send + Sync;

@@ -45,7 +45,10 @@ pub(super) enum Reason {
     /// The handler was ended: shortly before the invocation's deadline, or with its lease.
     TimedOut,
     /// The store is not set up as it is configured, or the function lacks a permission.
-    Misconfigured(String),
+    Misconfigured {
+        code: &'static str,
+        detail: String,
+    },
     Key(KeyError),
     /// The tenant that the layer's closure takes from the message is blank.
     BlankScope,
@@ -94,8 +97,11 @@ impl Reason {
     /// Makes the reason of an obstacle. The text of an earlier failure is taken where `quotes` allows
     /// it.
     pub(super) fn of_obstacle(obstacle: &Obstacle, quotes: bool) -> Self {
-        if matches!(obstacle, Error::Store(_)) && obstacle.kind() == ErrorKind::Misconfigured {
-            return Self::Misconfigured(obstacle.to_string());
+        if obstacle.is_misconfigured() {
+            return Self::Misconfigured {
+                code: obstacle.code(),
+                detail: obstacle.to_string(),
+            };
         }
         let detail = match obstacle {
             Error::Failed(failure) => of_failure(failure.clone(), quotes),
@@ -140,7 +146,7 @@ impl Reason {
             | Self::Panicked
             | Self::TimedOut
             | Self::NotFetched(_)
-            | Self::Misconfigured(_)
+            | Self::Misconfigured { .. }
             | Self::Leader => None,
         }
     }
@@ -178,7 +184,6 @@ impl Reason {
                 "timed_out",
                 "the handler was ended before it was done: its time was over, or its lease could not be renewed",
             ),
-            Self::Misconfigured(detail) => ("store_failed", detail.as_str()),
             Self::Key(error) => return (error.code(), error.to_string().into()),
             Self::BlankScope => (
                 "scope_missing",
@@ -192,7 +197,9 @@ impl Reason {
                 "duplicate_of_reported",
                 "another message of this batch is the same request, and was reported itself",
             ),
-            Self::Run { code, detail, .. } => (*code, detail.as_str()),
+            Self::Misconfigured { code, detail } | Self::Run { code, detail, .. } => {
+                (*code, detail.as_str())
+            }
         };
         (code, detail.into())
     }
@@ -282,14 +289,19 @@ pub(super) fn reported<'a>(
         .filter_map(move |(id, fate)| Some((id.as_str(), reason(fate)?)))
 }
 
-/// Says what is wrong with the store or its permissions, where that kept every message of the batch
-/// from being done.
-pub(super) fn misconfigured(fates: &[Fate]) -> Option<&str> {
+/// Says what is wrong with the store, its permissions or the layer, where that kept every message of
+/// the batch from being done.
+pub(super) fn misconfigured(fates: &[Fate]) -> Option<String> {
     if fates.iter().any(|fate| matches!(fate, Fate::Done)) {
         return None;
     }
     fates.iter().find_map(|fate| match fate {
-        Fate::Reported(Reason::Misconfigured(detail)) => Some(detail.as_str()),
+        Fate::Reported(Reason::Misconfigured { detail, .. }) => Some(detail.clone()),
+        Fate::Reported(Reason::Key(error))
+            if ErrorKind::of_key(error) == ErrorKind::Misconfigured =>
+        {
+            Some(error.to_string())
+        }
         _ => None,
     })
 }

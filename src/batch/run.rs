@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,17 +21,14 @@ use crate::batch::report::{Fate, Reason};
 use crate::batch::turns::Times;
 use crate::engine::claim::to_json;
 use crate::engine::error::{Error, Obstacle};
+use crate::engine::permanent::{Permanent, is_permanent};
 use crate::engine::time::within;
 use crate::engine::{Begun, Disposition, Ended, Place, Replayed, Run};
 use crate::idempotency::Idempotency;
 use crate::protocol::key::KeyError;
-use crate::protocol::record::{Failure, error_kind};
 
 #[cfg(test)]
 mod tests;
-
-/// Judges whether an error of the handler is one that no retry will fix.
-pub(super) type Permanent<E> = Arc<dyn Fn(&E) -> bool + Send + Sync>;
 
 /// Holds all that one message needs to run, so that its future borrows nothing.
 pub(super) struct MessageRun<Src: Source, T, E, Svc> {
@@ -164,17 +161,10 @@ where
     match result {
         Ok(value) => Handled::Done(value),
         Err(error) => Handled::Failed {
-            is_permanent: judged(permanent, &error),
+            is_permanent: is_permanent(permanent, &error),
             error,
         },
     }
-}
-
-/// Asks the caller's closure whether an error is permanent. Its panic is no crash of the handler: the
-/// error is not permanent then.
-fn judged<E>(permanent: Option<&Permanent<E>>, error: &E) -> bool {
-    let judge = || permanent.is_some_and(|permanent| permanent(error));
-    catch_unwind(AssertUnwindSafe(judge)).unwrap_or(false)
 }
 
 /// Ends the run as the handler's result asks. `quotes` allows the reason to have the error's text.
@@ -194,11 +184,7 @@ async fn end<R: Serialize, E: Display + 'static>(
             error,
             is_permanent,
         } => {
-            let disposition = if is_permanent {
-                Disposition::Fail(Failure::of(&error))
-            } else {
-                Disposition::Release(Some(error_kind::<E>().into()))
-            };
+            let disposition = Disposition::of_error(&error, is_permanent);
             (disposition, Some((error, is_permanent)))
         }
     };
@@ -212,7 +198,7 @@ async fn end<R: Serialize, E: Display + 'static>(
         // own for that.
         Err(Error::Refused(refusal)) => match refusal.into_answer::<E>() {
             Ok(error) => {
-                let is_permanent = judged(permanent, &error);
+                let is_permanent = is_permanent(permanent, &error);
                 Fate::Reported(Reason::of_error(&error, is_permanent, quotes))
             }
             Err(refusal) => refuse(&Error::Refused(refusal), quotes),

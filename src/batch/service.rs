@@ -19,15 +19,16 @@ use tower::Service;
 use tracing::Instrument;
 
 use crate::batch::Source;
-use crate::batch::hooks::{Hooks, OnError, Watched};
+use crate::batch::hooks::{Hooks, Kept, OnError, Watched};
 use crate::batch::message::Message;
 use crate::batch::reader::{Planned, Planner, Reader, Turn};
 use crate::batch::report::{
     Fate, Reason, distinct, ids, log_batch, misconfigured, reported, unknown,
 };
-use crate::batch::run::{MessageRun, Permanent};
+use crate::batch::run::MessageRun;
 use crate::batch::settings::Settings;
-use crate::batch::turns::{Times, Turns};
+use crate::batch::turns::{Times, Turns, set};
+use crate::engine::permanent::Permanent;
 use crate::engine::{GROUP, Place};
 use crate::idempotency::Idempotency;
 use crate::idempotency::source_retention::SourceRetention;
@@ -95,8 +96,8 @@ pub enum BatchError {
         /// Its place in the batch, from 0.
         position: usize,
     },
-    /// The store is not set up as it is configured, or the function lacks a permission, and no
-    /// message could be acknowledged; handlers may have run. Item failures alone would leave
+    /// The store or the layer is not set up as it must be, or the function lacks a permission, and
+    /// no message could be acknowledged; handlers may have run. Item failures alone would leave
     /// Lambda's `Errors` metric at zero while every message goes to the dead-letter queue.
     #[error("no message could be acknowledged: {reason}")]
     Misconfigured {
@@ -107,7 +108,7 @@ pub enum BatchError {
     /// [item failures](super::Settings::without_item_failures).
     #[error("{failed} of {messages} messages must be delivered again, so the batch fails as a whole{}", see!("batch-incomplete"))]
     Incomplete {
-        /// The number of messages that are not done.
+        /// The number of messages that are not done, each id counted once.
         failed: usize,
         /// The number of messages in the batch.
         messages: usize,
@@ -172,8 +173,7 @@ where
         if let (Some(source), None) = (&config.source_retention, &config.reader.retention) {
             source.check(&once);
         }
-        let kept = config.hooks.keep(&messages, once.remaining());
-        let groups = settings.order.groups::<Src>(&messages);
+        let mut kept = config.hooks.keep(ids, &messages, once.remaining());
 
         let times = Times::of(once.remaining(), settings.reserve);
         // A message that outlives the deadline is still to be ended.
@@ -185,39 +185,38 @@ where
             on_error: config.on_error.clone(),
             handler,
         };
-        let mut fates = run_all(&config, &once, times, handler, messages, &groups).await;
+        let fates = run_all(&config, &once, times, handler, messages, &mut kept).await;
 
-        let concurrency = settings.concurrency.max(1);
-        let hooks = config.hooks.run(kept, &ids, &mut fates, concurrency);
-        let rejected = hooks.await;
-        for (id, reason) in reported(&ids, &fates) {
+        for (id, reason) in reported(&kept.ids, &fates) {
             reason.log(Src::NAME, id);
         }
-        let failed = distinct(reported(&ids, &fates).map(|(id, _)| id));
-        log_batch(Src::NAME, ids.len(), rejected, failed.len());
+        let failed = distinct(reported(&kept.ids, &fates).map(|(id, _)| id));
+        log_batch(Src::NAME, fates.len(), kept.rejected(&fates), failed.len());
+        let concurrency = settings.concurrency.max(1);
+        config.hooks.defer(kept, &fates, concurrency).await;
         if let Some(reason) = misconfigured(&fates) {
-            let reason = reason.to_owned();
             return Err(BatchError::Misconfigured { reason });
         }
         let whole = settings.without_item_failures || !Src::READS_REPLY;
         if whole && !failed.is_empty() {
             return Err(BatchError::Incomplete {
                 failed: failed.len(),
-                messages: ids.len(),
+                messages: fates.len(),
             });
         }
         Ok(Src::reply(failed))
     }
 }
 
-/// Runs the messages, each when its turn has come and a place is free; returns the fate of each.
+/// Runs the messages, each when its turn has come and a place is free, and offers those that are
+/// rejected to the hook; returns the fate of each.
 async fn run_all<Src, T, E, Svc>(
     config: &Config<Src, T, E>,
     once: &Idempotency,
     times: Option<Times>,
     handler: Svc,
     messages: Vec<Src::Record>,
-    groups: &[Option<String>],
+    kept: &mut Kept<Src>,
 ) -> Vec<Fate>
 where
     Src: Source,
@@ -226,7 +225,7 @@ where
     Svc::Response: Serialize,
 {
     let mut fates = unknown(messages.len());
-    let mut turns = Turns::of(groups);
+    let mut turns = Turns::of(&config.settings.order.groups::<Src>(&messages));
     // A semaphore has an upper bound, which "no limit" would exceed.
     let concurrency = config.settings.concurrency.clamp(1, messages.len().max(1));
     let places = Arc::new(Semaphore::new(concurrency));
@@ -249,6 +248,8 @@ where
             let Some(message) = messages.get_mut(position).and_then(Option::take) else {
                 continue;
             };
+            // It may have had a fate before a message was taken.
+            set(&mut fates, position, Fate::Reported(Reason::NotRun));
             let turn = Turn {
                 position,
                 message,
@@ -257,9 +258,11 @@ where
             if !times.is_some_and(Times::is_over)
                 && let Some((fetch, pointer)) = config.reader.pointer(&turn.message)
             {
-                let fetching = fetch.clone().get(pointer, stop);
+                let fetch = fetch.clone();
                 running.push(Box::pin(Either::Left(async move {
-                    let payload = Some(fetching.await);
+                    let fetched = fetch.answer(pointer, stop).await;
+                    let fetched = fetched.map_err(|why| Reason::NotFetched(why.into_owned()));
+                    let payload = Some(fetched);
                     Next::Turn(Turn { payload, ..turn }, permit)
                 })));
                 continue;
@@ -303,7 +306,27 @@ where
                 free = permit;
                 continue;
             }
-            Next::Nothing => return fates,
+            Next::Nothing => {
+                let taken = config.hooks.offer(kept, &mut fates, concurrency).await;
+                if taken.is_empty() {
+                    return fates;
+                }
+                for &position in &taken {
+                    turns.done(position);
+                }
+                for (position, fate) in fates.iter().enumerate() {
+                    match fate {
+                        Fate::Follows(leader) if taken.contains(leader) => turns.done(position),
+                        Fate::Reported(Reason::Mismatch { leader }) if taken.contains(leader) => {
+                            turns.give(position);
+                            set(&mut messages, position, kept.message(position));
+                        }
+                        _ => {}
+                    }
+                }
+                planner.taken.extend(taken);
+                continue;
+            }
         };
         end(&mut fates, &mut turns, position, fate);
     }
@@ -356,12 +379,6 @@ fn end(fates: &mut [Fate], turns: &mut Turns, position: usize, fate: Fate) {
         for stopped in turns.stopped(position) {
             set(fates, stopped, Fate::Reported(Reason::GroupStopped));
         }
-    }
-}
-
-fn set(fates: &mut [Fate], position: usize, fate: Fate) {
-    if let Some(place) = fates.get_mut(position) {
-        *place = fate;
     }
 }
 

@@ -61,9 +61,9 @@ pub trait Source: Sized + Send + 'static {
     }
 
     /// Counts the deliveries of the message, this one included; `None` where the source doesn't
-    /// count. The layer then takes a message for a repeated one where this process replied that it
-    /// must be delivered again. It is a hint: whether a record is read before a claim is tried. Default:
-    /// none.
+    /// count. The layer then takes a message for a repeated one where this process has met its key
+    /// [lately](super::Settings::window). It is a hint: whether a record is read before a claim is
+    /// tried. Default: none.
     fn deliveries(_: &Self::Record) -> Option<u32> {
         None
     }

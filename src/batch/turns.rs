@@ -74,13 +74,18 @@ impl Turns {
         self.waiting.entry(leader).or_default().push(position);
     }
 
+    /// Gives a message its turn.
+    pub(super) fn give(&mut self, position: usize) {
+        let behind = self.behind.get(position).copied().unwrap_or_default();
+        self.ready.push((behind, Reverse(position)));
+    }
+
     /// Gives the message behind this one its turn, and those behind the messages that follow it.
     pub(super) fn done(&mut self, position: usize) {
         let followers = self.waiting.remove(&position).into_iter().flatten();
         for done in std::iter::once(position).chain(followers) {
             if let Some(&Some(next)) = self.next.get(done) {
-                let behind = self.behind.get(next).copied().unwrap_or_default();
-                self.ready.push((behind, Reverse(next)));
+                self.give(next);
             }
         }
     }
@@ -102,7 +107,8 @@ impl Turns {
     }
 }
 
-fn set<T>(values: &mut [T], position: usize, value: T) {
+/// Sets the value of a message.
+pub(super) fn set<T>(values: &mut [T], position: usize, value: T) {
     if let Some(place) = values.get_mut(position) {
         *place = value;
     }

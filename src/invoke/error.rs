@@ -49,8 +49,8 @@ pub enum InvokeError<E> {
     )]
     NoKey,
     /// The handler panicked. Its claim was released, unless crashed attempts wait for an operator
-    /// ([`OnCrash`](crate::OnCrash)). Or a closure of the layer's did, or the payload's decoder:
-    /// nothing ran then.
+    /// ([`OnCrash`](crate::OnCrash)). If a closure of the layer or the decoder panicked instead,
+    /// nothing ran.
     #[error("the handler panicked, or what reads the event{}", see!("panicked"))]
     Panicked,
 }

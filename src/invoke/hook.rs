@@ -3,15 +3,14 @@
 use std::fmt;
 use std::fmt::Display;
 use std::future::Future;
-use std::sync::Arc;
 
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::TryFutureExt;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
+use crate::engine::Replay;
+use crate::engine::hook::Hook;
 use crate::engine::time::Times;
-use crate::engine::{Replay, hook};
 
 /// Holds a stored answer on its way to the caller of a retry, for the hook of
 /// [`InvokeLayer::on_replay`](super::InvokeLayer::on_replay). Its `Debug` shows the attempt alone.
@@ -33,49 +32,37 @@ impl fmt::Debug for ReplayedAnswer {
     }
 }
 
-type Answer = Result<Box<RawValue>, hook::Problem>;
-type Call<I> = dyn Fn(I) -> BoxFuture<'static, Answer> + Send + Sync;
+/// Holds a hook whose answer is written as JSON.
+pub(super) type AnswerHook<I> = Hook<I, serde_json::Result<Box<RawValue>>>;
 
-/// Holds a hook that gets `I`.
-pub(super) struct Hook<I> {
-    call: Arc<Call<I>>,
+/// Makes a hook of a function. The text of its error, which may quote the event, is logged where
+/// `quotes` says so.
+pub(super) fn answering<I, F, Fut, R, E>(function: F, quotes: bool) -> AnswerHook<I>
+where
+    F: Fn(I) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<R, E>> + Send + 'static,
+    R: Serialize,
+    E: Display + 'static,
+{
+    let answering = move |input| function(input).map_ok(|answer| to_raw_value(&answer));
+    Hook::new(answering, quotes)
 }
 
-clone_fields!([I] Hook<I> { call });
-
-impl<I: 'static> Hook<I> {
-    /// Holds a function. The text of its error, which may quote the event, is logged where `quotes`
-    /// says so.
-    pub(super) fn new<F, Fut, R, E>(function: F, quotes: bool) -> Self
-    where
-        F: Fn(I) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<R, E>> + Send + 'static,
-        R: Serialize,
-        E: Display + 'static,
-    {
-        let call = Arc::new(move |input| {
-            let answering = function(input);
-            let answer = async move {
-                let answer = answering.await;
-                let answer = answer.map_err(|error| hook::problem(&error, quotes))?;
-                to_raw_value(&answer).map_err(|_| "its answer can't be written as JSON".into())
-            };
-            answer.boxed()
-        });
-        Self { call }
-    }
-
-    /// Asks the hook for an answer; `None` after an error, a panic, or no answer in time.
-    pub(super) async fn answer(
-        &self,
-        name: &'static str,
-        input: I,
-        times: Option<Times>,
-    ) -> Option<Box<RawValue>> {
-        let until = times.map(|times| times.give_up);
-        let answer = hook::answer(async { (self.call)(input).await }, until).await;
-        answer.inspect_err(|problem| failed(name, problem)).ok()
-    }
+/// Asks a hook for an answer; `None` after an error, a panic, or no answer in time.
+pub(super) async fn answer<I>(
+    hook: &AnswerHook<I>,
+    name: &'static str,
+    input: I,
+    times: Option<Times>,
+) -> Option<Box<RawValue>> {
+    let until = times.map(|times| times.give_up);
+    let problem = match hook.answer(input, until).await {
+        Ok(Ok(answer)) => return Some(answer),
+        Ok(Err(_)) => "its answer can't be written as JSON".into(),
+        Err(problem) => problem,
+    };
+    failed(name, &problem);
+    None
 }
 
 /// Logs that a hook failed.
@@ -86,29 +73,18 @@ pub(super) fn failed(name: &'static str, problem: &str) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::collections::HashMap;
 
     use super::*;
 
-    async fn answer<F, Fut>(hook: F) -> Option<String>
-    where
-        F: Fn(()) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<u8, String>> + Send + 'static,
-    {
-        let times = Some(Times::of(Duration::from_secs(1), None));
-        let answer = Hook::new(hook, false)
-            .answer("on_rejected", (), times)
-            .await;
-        answer.map(|answer| answer.get().to_owned())
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn only_ok_in_time_is_an_answer() {
-        assert_eq!(answer(|()| async { Ok(7) }).await.as_deref(), Some("7"));
-        assert_eq!(answer(|()| async { Err("full".to_owned()) }).await, None);
-        assert_eq!(answer(|()| async { panic!("later") }).await, None);
-        let at_once = |()| -> std::future::Ready<Result<u8, String>> { panic!("at once") };
-        assert_eq!(answer(at_once).await, None);
-        assert_eq!(answer(|()| std::future::pending()).await, None);
+    #[tokio::test]
+    async fn an_answer_is_what_json_can_write() {
+        let writable = answering(|()| async { Ok::<_, String>(7) }, false);
+        let answered = answer(&writable, "on_rejected", (), None).await;
+        assert_eq!(answered.unwrap().get(), "7");
+        let by_pair = || HashMap::from([((1, 2), 3)]);
+        let unwritable = answering(move |()| async move { Ok::<_, String>(by_pair()) }, false);
+        let answered = answer(&unwritable, "on_rejected", (), None).await;
+        assert!(answered.is_none());
     }
 }

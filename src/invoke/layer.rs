@@ -15,7 +15,7 @@ use crate::engine::rejection::Rejection;
 use crate::idempotency::Idempotency;
 use crate::idempotency::source_retention::SourceRetention;
 use crate::invoke::S3BatchTask;
-use crate::invoke::hook::{Hook, ReplayedAnswer};
+use crate::invoke::hook::{ReplayedAnswer, answering};
 use crate::invoke::kind::Kind;
 use crate::invoke::reader::{KeySource, Reader, Selector};
 use crate::invoke::run::{Config, Invocation, InvokeService};
@@ -204,8 +204,8 @@ impl<T, E> InvokeLayer<T, E> {
         HookError: fmt::Display + 'static,
     {
         let quotes = self.config.once.logs_errors();
-        let hook = Hook::new(move |(event, why)| hook(event, why), quotes);
-        self.config.on_rejected = Some(hook);
+        let hook = move |(event, why)| hook(event, why);
+        self.config.on_rejected = Some(answering(hook, quotes));
         self
     }
 
@@ -242,7 +242,7 @@ impl<T, E> InvokeLayer<T, E> {
         HookError: fmt::Display + 'static,
     {
         let quotes = self.config.once.logs_errors();
-        self.config.on_replay = Some(Hook::new(hook, quotes));
+        self.config.on_replay = Some(answering(hook, quotes));
         self
     }
 

@@ -19,6 +19,7 @@ use tracing::{Instrument, info_span};
 
 use crate::engine::claim::{Claim, to_json};
 use crate::engine::error::{Error, Obstacle};
+use crate::engine::permanent::{Permanent, is_permanent};
 use crate::engine::rejection::Rejection;
 use crate::engine::time::{Times, ending, within};
 use crate::engine::{Begun, Disposition, Ended, Replayed, Run};
@@ -26,12 +27,11 @@ use crate::idempotency::Idempotency;
 use crate::idempotency::source_retention::SourceRetention;
 use crate::invoke::error::{InvokeError, log, rejected};
 use crate::invoke::hook;
-use crate::invoke::hook::{Hook, ReplayedAnswer};
+use crate::invoke::hook::{AnswerHook, ReplayedAnswer};
 use crate::invoke::kind::s3_batch::Reply;
 use crate::invoke::reader::{Contents, Reader};
 use crate::invoke::settings::Settings;
 use crate::protocol::key::KeyError;
-use crate::protocol::record::{Failure, error_kind};
 
 /// The operation of a function whose name is not known, as in a test without a context.
 const UNNAMED: &str = "invoke";
@@ -90,7 +90,7 @@ impl<T: DeserializeOwned, E: Display + 'static> Config<T, E> {
             Err(_) => InvokeError::Panicked.into(),
         };
         if let (Some(why), Some(hook)) = (rejection, &self.on_rejected)
-            && let Some(answer) = hook.answer("on_rejected", (payload, why), limits).await
+            && let Some(answer) = hook::answer(hook, "on_rejected", (payload, why), limits).await
         {
             rejected(&error, why);
             return Ok(replied(reply.as_ref(), answer));
@@ -180,12 +180,8 @@ impl<T: DeserializeOwned, E: Display + 'static> Config<T, E> {
             Err(error) => {
                 once.log_error(run.claim(), &error);
                 self.show(event, &error);
-                let disposition = if self.is_permanent(&error) {
-                    Disposition::Fail(Failure::of(&error))
-                } else {
-                    Disposition::Release(Some(error_kind::<E>().into()))
-                };
-                (disposition, Err(error))
+                let is_permanent = is_permanent(self.permanent.as_ref(), &error);
+                (Disposition::of_error(&error, is_permanent), Err(error))
             }
         };
         match run.ended(disposition).await {
@@ -237,7 +233,7 @@ impl<T: DeserializeOwned, E: Display + 'static> Config<T, E> {
             answer: stored.clone(),
             replay: replayed.replay(),
         };
-        let changed = hook.answer("on_replay", replayed, limits).await;
+        let changed = hook::answer(hook, "on_replay", replayed, limits).await;
         Ok(changed.unwrap_or(stored))
     }
 
@@ -250,15 +246,9 @@ impl<T: DeserializeOwned, E: Display + 'static> Config<T, E> {
     }
 
     fn handler_failed(&self, error: E) -> Unanswered<E> {
-        let rejection = self.is_permanent(&error).then_some(Rejection::Failed);
+        let rejection = is_permanent(self.permanent.as_ref(), &error).then_some(Rejection::Failed);
         let error = InvokeError::Handler(error);
         Unanswered { error, rejection }
-    }
-
-    fn is_permanent(&self, error: &E) -> bool {
-        // A panic of the caller's judgement must not keep the run from its end.
-        let judge = || self.permanent.as_ref().is_some_and(|judge| judge(error));
-        catch_unwind(AssertUnwindSafe(judge)).unwrap_or(false)
     }
 
     /// Shows an error to the layer's hook. A panic of the hook doesn't change how the run ends.
@@ -292,7 +282,6 @@ fn nothing() -> Box<RawValue> {
     RawValue::NULL.to_owned()
 }
 
-type Permanent<E> = Arc<dyn Fn(&E) -> bool + Send + Sync>;
 type OnError<E> = Arc<dyn Fn(&RawValue, &E) + Send + Sync>;
 
 /// Holds the settings of a layer.
@@ -303,8 +292,8 @@ pub(super) struct Config<T, E> {
     pub(super) permanent: Option<Permanent<E>>,
     pub(super) settings: Settings,
     pub(super) source_retention: Option<SourceRetention>,
-    pub(super) on_rejected: Option<Hook<(Box<RawValue>, Rejection)>>,
-    pub(super) on_replay: Option<Hook<ReplayedAnswer>>,
+    pub(super) on_rejected: Option<AnswerHook<(Box<RawValue>, Rejection)>>,
+    pub(super) on_replay: Option<AnswerHook<ReplayedAnswer>>,
     pub(super) on_error: Option<OnError<E>>,
 }
 

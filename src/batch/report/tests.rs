@@ -131,9 +131,17 @@ fn a_follower_shares_its_leaders_fate() {
 
 #[test]
 fn a_batch_is_misconfigured_as_a_whole_only_if_no_message_is_done() {
-    let denied = || Fate::Reported(Reason::Misconfigured("no table".to_owned()));
+    let denied = || {
+        Fate::Reported(Reason::Misconfigured {
+            code: "store_failed",
+            detail: "no table".to_owned(),
+        })
+    };
     let other = || Fate::Reported(Reason::Panicked);
-    assert_eq!(misconfigured(&[other(), denied()]), Some("no table"));
+    assert_eq!(
+        misconfigured(&[other(), denied()]),
+        Some("no table".to_owned())
+    );
     assert_eq!(misconfigured(&[denied(), Fate::Done]), None);
     assert_eq!(misconfigured(&[other()]), None);
 }

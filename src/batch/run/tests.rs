@@ -82,23 +82,3 @@ async fn a_message_is_cancelled_when_the_reserve_begins() {
     let never = tokio::time::timeout(Duration::from_hours(1), endless.cancelled());
     assert!(never.await.is_err());
 }
-
-#[tokio::test(start_paused = true)]
-async fn a_raw_id_is_the_whole_id_of_its_record() {
-    let once = engine();
-    let mut worker = BatchLayer::new(once.clone())
-        .raw_id(|body: &u32, _| format!("payments.charge#{body}"))
-        .handler(|_: Message<SqsEvent, u32>| async { Ok::<_, std::fmt::Error>(()) });
-    let mut event = SqsEvent::default();
-    event.records = vec![message("m-1", "7")];
-    let event = LambdaEvent::new(event, Context::default());
-    let reply = worker.call(event).await.unwrap();
-    assert!(reply.batch_item_failures.is_empty());
-
-    let id = once
-        .record_id(&Key::raw("sqs", "payments.charge#7"))
-        .unwrap();
-    assert_eq!(id.as_str(), "payments.charge#7");
-    let soon = Instant::now() + Duration::from_secs(1);
-    assert!(once.store().load(&id, soon).await.unwrap().is_some());
-}

@@ -7,25 +7,7 @@ use super::sources::{BUS, SNS, parsed};
 use super::*;
 use crate::secrets::Log;
 use crate::support::events::{batch, message};
-
-const DAY: u64 = 86_400;
-
-fn for_days(days: u64) -> Duration {
-    Duration::from_secs(days * DAY)
-}
-
-/// The days for which each record of the table is kept, sorted.
-async fn days(server: &Server, table: &str) -> Vec<u64> {
-    let records = server.client().scan().table_name(table).send().await;
-    let records = records.unwrap();
-    let kept = records.items().iter().map(|record| {
-        let number = |name: &str| record[name].as_n().unwrap().parse::<u64>().unwrap();
-        (number("expiration") - number("completed_at") / 1_000) / DAY
-    });
-    let mut days: Vec<_> = kept.collect();
-    days.sort_unstable();
-    days
-}
+use crate::support::retention::{days, for_days};
 
 fn any(layer: InvokeLayer<Value, SettleError>) -> impl Function + use<> {
     layer.handler(|_| async { Ok(()) })

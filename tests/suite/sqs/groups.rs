@@ -203,9 +203,7 @@ async fn without_the_permission_for_groups_requests_go_out_one_by_one(server: Se
     let mut worker = charging_together(&once, &effects, 4);
     proxy.take_total();
     // Claims and completions each ask once.
-    for _ in 0..2 {
-        proxy.inject("BatchExecuteStatement", Fault::DENY);
-    }
+    proxy.repeat("BatchExecuteStatement", Fault::DENY, 2);
     assert_eq!(deliver(&mut worker, messages(4, 1)).await, NOTHING);
     assert_eq!(effects.take().len(), 4);
     let counts = proxy.take_counts();
@@ -245,9 +243,7 @@ async fn a_permission_refused_by_each_statement_is_noticed_as_well(server: Serve
 on_each_server!(a_group_that_never_arrives_is_reported_and_runs_nothing);
 async fn a_group_that_never_arrives_is_reported_and_runs_nothing(server: Server) {
     let (proxy, effects, mut worker) = bench(&server).await;
-    for _ in 0..3 {
-        proxy.inject("BatchExecuteStatement", Fault::LoseRequest);
-    }
+    proxy.repeat("BatchExecuteStatement", Fault::LoseRequest, 3);
     assert_eq!(deliver(&mut worker, messages(3, 1)).await.len(), 3);
     assert_eq!(effects.take(), NOTHING);
 }

@@ -4,9 +4,9 @@ use std::fmt;
 use std::task::{Context, Poll};
 
 use tower::ServiceBuilder;
-use tracing_subscriber::EnvFilter;
 
 use super::*;
+use crate::secrets::Log;
 
 on_each_server!(a_handler_gets_the_message_as_delivered);
 async fn a_handler_gets_the_message_as_delivered(server: Server) {
@@ -231,15 +231,7 @@ async fn a_worker_fits_concurrent_invocations(server: Server) {
 
 on_each_server!(logs_tell_which_message_and_why_but_quote_nothing);
 async fn logs_tell_which_message_and_why_but_quote_nothing(server: Server) {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new("lambda_idempotency=trace"))
-        .with_ansi(false)
-        .with_writer(move || writer.clone())
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
-
+    let (log, _capture) = Log::capture();
     let once = engine(&server).await;
     let mut worker = BatchLayer::new(once)
         .operation("charge")
@@ -265,7 +257,7 @@ async fn logs_tell_which_message_and_why_but_quote_nothing(server: Server) {
         assert_eq!(reported, ["declined", "unreachable", "undecodable", "long"]);
     }
 
-    let log = log.take();
+    let log = log.text();
     for reason in [
         "handler_failed",
         "failure_replayed",
@@ -276,24 +268,4 @@ async fn logs_tell_which_message_and_why_but_quote_nothing(server: Server) {
     }
     assert!(log.contains(r#"message_id="undecodable""#), "{log}");
     assert!(!log.contains("secret"), "{log}");
-}
-
-/// The log that the events of a test are written to.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn take(&self) -> String {
-        String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap()
-    }
-}
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }

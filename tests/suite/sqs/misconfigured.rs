@@ -1,5 +1,7 @@
 //! A configuration that takes the protection away fails the invocation, so that Lambda counts an error.
 
+use lambda_idempotency::store::MemoryStore;
+
 use super::*;
 use crate::support::Fault;
 
@@ -38,12 +40,38 @@ async fn a_missing_permission_fails_the_invocation(server: Server) {
     let proxy = Proxy::before(&server).await;
     let once = engine(proxy.server()).await;
     for operation in ["BatchExecuteStatement", "PutItem"] {
-        for _ in 0..6 {
-            proxy.inject(operation, Fault::DENY);
-        }
+        proxy.repeat(operation, Fault::DENY, 6);
     }
     let error = error(&once).await;
     assert!(error.contains("dynamodb:PutItem"), "{error}");
+}
+
+on_each_server!(a_transaction_without_permission_fails_the_invocation);
+async fn a_transaction_without_permission_fails_the_invocation(server: Server) {
+    let proxy = Proxy::before(&server).await;
+    let once = engine(proxy.server()).await.claimless();
+    for operation in ["TransactWriteItems", "PutItem", "BatchExecuteStatement"] {
+        proxy.repeat(operation, Fault::DENY, 30);
+    }
+    let mut worker = charge(&once).handler(|_: Message<Payment>| async { Ok(()) });
+    let failed = worker.call(batch(payments())).await;
+    let is_told = matches!(&failed, Err(BatchError::Misconfigured { reason }) if reason.contains("dynamodb:"));
+    assert!(is_told, "{failed:?}");
+}
+
+#[tokio::test]
+async fn an_id_without_room_for_the_tenant_fails_the_invocation() {
+    let once = Idempotency::builder(MemoryStore::new()).namespace("sqs");
+    let layer =
+        charge(&once.build().unwrap()).raw_id(|payment: &Payment, _| payment.payment_id.clone());
+    let mut worker = layer
+        .scope(|_, _| Some("tenant"))
+        .handler(|_| async { Ok(()) });
+    let failed = worker.call(batch(payments())).await;
+    assert!(
+        matches!(failed, Err(BatchError::Misconfigured { .. })),
+        "{failed:?}"
+    );
 }
 
 on_each_server!(a_batch_of_which_a_handler_ran_says_that_nothing_was_acknowledged);
@@ -57,9 +85,7 @@ async fn a_batch_of_which_a_handler_ran_says_that_nothing_was_acknowledged(serve
     });
     let mut worker = layer.handler(move |message| {
         runs.of(&message);
-        for _ in 0..6 {
-            proxy.inject("PutItem", Fault::DENY);
-        }
+        proxy.repeat("PutItem", Fault::DENY, 6);
         async { Err::<(), _>(PaymentError::Unreachable) }
     });
     let failed = worker.call(batch(payments())).await.unwrap_err();

@@ -1,6 +1,6 @@
 //! Messages that no retry will fix: reported, or taken by a hook.
 
-use lambda_idempotency::batch::BatchService;
+use lambda_idempotency::batch::{BatchService, Order};
 use lambda_idempotency::sqs::{Rejection, SqsEvent, SqsMessage};
 use tokio::time::Instant;
 use tower::util::ServiceFn;
@@ -214,9 +214,67 @@ async fn a_rejected_message_does_not_overtake_a_reported_one_of_its_group(server
     assert_eq!(deliver(&mut worker, all).await, ["m-1", "m-2", "m-3"]);
     assert_eq!(parked.take(), []);
 
-    // Taken when it is their turn, one in each delivery: what is behind a rejected one comes again.
-    assert_eq!(deliver(&mut worker, [poison(), declined()]).await, ["m-3"]);
-    assert_eq!(parked.take(), rejected([(Rejection::Undecodable, "m-2")]));
+    // What is behind a rejected message has its turn when that one is taken.
+    let sound = fifo("m-4", json!(body("m-4", 2)));
+    let behind = [poison(), declined(), sound];
+    assert_eq!(deliver(&mut worker, behind).await, NOTHING);
+    let taken = [(Rejection::Undecodable, "m-2"), (Rejection::Failed, "m-3")];
+    assert_eq!(parked.take(), rejected(taken));
+}
+
+on_each_server!(a_taken_message_keeps_no_other_from_its_end_where_a_batch_fails_as_a_whole);
+async fn a_taken_message_keeps_no_other_from_its_end_where_a_batch_fails_as_a_whole(
+    server: Server,
+) {
+    let (once, parked) = (engine(&server).await, Parked::default());
+    let layer = parking(&once, &parked).settings(|settings| {
+        settings.order = Order::Groups;
+        settings.without_item_failures = true;
+    });
+    let mut worker = paying(layer);
+    assert_eq!(
+        deliver(&mut worker, [payment("m-0", "p-0", 2)]).await,
+        NOTHING
+    );
+    let batch = [
+        // Each differs from the message before it: from one that failed, and from one whose key has an outcome.
+        payment("m-1", "p-1", 0),
+        payment("m-2", "p-1", 4),
+        payment("m-3", "p-0", 6),
+        payment("m-4", "p-0", 2),
+    ];
+    assert_eq!(deliver(&mut worker, batch).await, NOTHING);
+    let taken = [
+        (Rejection::Failed, "m-1"),
+        (Rejection::Mismatch, "m-2"),
+        (Rejection::Mismatch, "m-3"),
+    ];
+    assert_eq!(parked.take(), rejected(taken));
+}
+
+on_each_server!(a_message_that_follows_one_of_the_second_round_waits_for_it);
+async fn a_message_that_follows_one_of_the_second_round_waits_for_it(server: Server) {
+    let (once, parked) = (engine(&server).await, Parked::default());
+    let mut worker = paying(parking(&once, &parked));
+    let fifo = |id: &str, payment_id: &str, amount: u64, group: &str| {
+        let mut message = payment(id, payment_id, amount);
+        message["eventSourceARN"] = json!("arn:aws:sqs:eu-central-1:123456789012:payments.fifo");
+        message["attributes"]["MessageGroupId"] = json!(group);
+        message
+    };
+    let batch = [
+        fifo("m-1", "p-1", 0, "a"),
+        // Of the same key, with another body, and equal to each other: m-3 has more behind it, and leads.
+        fifo("m-2", "p-1", 2, "b"),
+        fifo("m-3", "p-1", 2, "c"),
+        fifo("m-4", "p-4", 2, "c"),
+        // The longest group begins first.
+        fifo("m-5", "p-5", 2, "a"),
+        fifo("m-6", "p-6", 2, "a"),
+    ];
+    assert_eq!(deliver(&mut worker, batch).await, NOTHING);
+    let taken = [(Rejection::Failed, "m-1"), (Rejection::Mismatch, "m-3")];
+    assert_eq!(parked.take(), rejected(taken));
 }
 
 on_each_server!(a_permanent_failure_is_rejected_under_the_kill_switch_too);

@@ -1,25 +1,7 @@
 //! The retention of a message's outcome.
 
 use super::*;
-
-const DAY: u64 = 86_400;
-
-/// The days for which each record of the table is kept, sorted.
-async fn days(server: &Server, table: &str) -> Vec<u64> {
-    let records = server.client().scan().table_name(table).send().await;
-    let records = records.unwrap();
-    let kept = records.items().iter().map(|record| {
-        let number = |name: &str| record[name].as_n().unwrap().parse::<u64>().unwrap();
-        (number("expiration") - number("completed_at") / 1_000) / DAY
-    });
-    let mut days: Vec<_> = kept.collect();
-    days.sort_unstable();
-    days
-}
-
-fn for_days(days: u64) -> Duration {
-    Duration::from_secs(days * DAY)
-}
+use crate::support::retention::for_days;
 
 on_each_server!(a_message_is_kept_as_long_as_the_closure_says_and_else_as_the_engine_says);
 async fn a_message_is_kept_as_long_as_the_closure_says_and_else_as_the_engine_says(server: Server) {

@@ -153,3 +153,22 @@ async fn a_failure_in_an_aggregate_stops_its_key_and_reports_the_aggregate(once:
     assert_eq!(deliver(&mut worker, records()).await, None);
     assert_eq!(*ledger.booked.lock().unwrap(), ["m-2", "m-4"]);
 }
+
+on_each_store!(a_taken_record_of_an_aggregate_lets_the_next_of_its_key_run);
+async fn a_taken_record_of_an_aggregate_lets_the_next_of_its_key_run(once: Idempotency) {
+    let ledger = Ledger::default();
+    ledger.fail_only(["m-1"]);
+    let booked = ledger.clone();
+    let mut worker = kinesis::BatchLayer::new(once)
+        .key(|movement: &Movement| movement.movement_id.clone())
+        .permanent(|_: &Closed| true)
+        .on_rejected(|_, _| async { Ok::<_, Closed>(()) })
+        .handler(move |message: kinesis::Message<Movement>| {
+            let booked = booked.book(&message.body.movement_id);
+            async move { booked }
+        });
+    let aggregate = BASE64.decode(AGGREGATE).unwrap();
+    let records = [record_of(1, "any", &aggregate)];
+    assert_eq!(deliver(&mut worker, records).await, None);
+    assert_eq!(ledger.take(), ["m-2", "m-3"]);
+}
