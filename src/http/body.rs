@@ -43,9 +43,9 @@ pub trait RequestBody: Send + Sized + 'static {
     /// Reads all bytes of the body, at most `limit` of them, and gives them with a body that yields
     /// the same.
     ///
-    /// With an error, too, it gives a body that yields all that this one would have: a handler that
-    /// is only [observed](crate::Builder::observe) gets it. No more than `limit` bytes are held,
-    /// and the piece that was one too many.
+    /// Also on an error it returns a body with everything that the original would yield: a handler
+    /// that is only [observed](crate::Builder::observe) gets it. It holds at most `limit` bytes and
+    /// the piece that exceeded them.
     ///
     /// # Errors
     ///

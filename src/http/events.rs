@@ -98,13 +98,10 @@ impl<E> fmt::Debug for Incoming<E> {
 
 /// Reads an event of one of Lambda's HTTP sources; implemented for the four types on the
 /// [module page](self).
-pub trait HttpEvent: sealed::Request + Send + 'static {
+pub trait HttpEvent: sealed::Request + sealed::Body + Send + 'static {
     /// The type of the handler's response.
-    type Response: HttpEventResponse;
+    type Response: sealed::Answer;
 }
-
-/// Writes the response to an [`HttpEvent`].
-pub trait HttpEventResponse: sealed::Answer + Clone + Send + Sync + 'static {}
 
 /// Merges all values of each header. Where both maps name one, the map with many values counts: the
 /// other has the last value alone.
@@ -126,7 +123,10 @@ mod sealed {
     pub trait Request {
         /// Makes the request without its body.
         fn head(&self) -> http::Request<()>;
+    }
 
+    /// Reads the body of an event.
+    pub trait Body {
         /// Gives the body as it was transported, and whether it is in base64.
         fn transported(&self) -> (Option<&String>, bool);
 
@@ -142,7 +142,7 @@ mod sealed {
     }
 
     /// Converts a response to HTTP, and back.
-    pub trait Answer {
+    pub trait Answer: Clone + Send + Sync + 'static {
         fn to_http(&self) -> Response<Bytes>;
         fn of_http(response: Response<Bytes>) -> Self;
         /// Adds a header to a response of the handler's.
@@ -250,7 +250,7 @@ struct Original<R>(R);
 
 async fn finish<R, B>(response: Response<B>) -> R
 where
-    R: HttpEventResponse,
+    R: sealed::Answer,
     B: http_body::Body<Data = Bytes, Error = std::convert::Infallible>,
 {
     let (mut parts, body) = response.into_parts();
@@ -298,14 +298,12 @@ where
 }
 
 /// Takes the handler's own response to a condition that failed out of the obstacle.
-fn own_response<R: HttpEventResponse>(
-    obstacle: Obstacle,
-) -> Result<Response<Full<Bytes>>, Obstacle> {
+fn own_response<R: sealed::Answer>(obstacle: Obstacle) -> Result<Response<Full<Bytes>>, Obstacle> {
     read_own::<R>(obstacle).map(to_http)
 }
 
 /// Converts a response for the HTTP layer, and keeps it as the handler made it.
-fn to_http<R: HttpEventResponse>(answer: R) -> Response<Full<Bytes>> {
+fn to_http<R: sealed::Answer>(answer: R) -> Response<Full<Bytes>> {
     let mut response = answer.to_http().map(Full::new);
     response.extensions_mut().insert(Original(answer));
     response

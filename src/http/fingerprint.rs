@@ -7,7 +7,7 @@ use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
 use http::request::Parts;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
 
-use crate::http::operation::uri;
+use crate::http::operation::{query, whole_path};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::gzip;
 use crate::protocol::pointer::Pointer;
@@ -26,11 +26,10 @@ impl Compared<'_> {
     /// Takes the fingerprint of a request as it was received, but for the coding of its body.
     pub(super) fn of(&self, parts: &Parts, body: &[u8]) -> Fingerprint {
         let text = |text: &str| Fingerprint::bytes(text.as_bytes());
-        let uri = uri(parts);
         let mut all = vec![
             text(parts.method.as_str()),
-            text(uri.path()),
-            text(&canonical_query(uri.query())),
+            text(whole_path(parts)),
+            text(&canonical_query(query(parts).as_deref())),
             self.of_body(parts, body),
         ];
         all.extend(self.headers.iter().map(|name| header(parts, name)));

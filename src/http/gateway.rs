@@ -5,10 +5,11 @@ use std::borrow::Cow;
 use std::time::SystemTime;
 
 use aws_lambda_events::query_map::QueryMap;
+use http::Uri;
 use http::request::Parts;
 use lambda_http::request::RequestContext;
 use lambda_http::{Context, RequestExt as _};
-use percent_encoding::percent_decode_str;
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use crate::http::route::filled;
 
@@ -36,6 +37,43 @@ pub(super) fn path(parts: &Parts) -> Option<&str> {
         }
         _ => path,
     })
+}
+
+/// Gives the event's path, where it has a character that no address has: its source has decoded it, as
+/// HTTP APIs do, and `lambda_http` cuts an address with it at a `#`.
+pub(super) fn decoded_path(parts: &Parts) -> Option<&str> {
+    let path = Some(parts.raw_http_path()).filter(|_| decodes_paths(parts))?;
+    let in_address = |b: u8| b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/%".contains(&b);
+    (!path.bytes().all(in_address)).then_some(path)
+}
+
+/// Gives the query by the event's parameters, in no order of their names, where the address lost it with
+/// the end of a decoded path.
+pub(super) fn lost_query(parts: &Parts, uri: &Uri) -> Option<String> {
+    let path = decoded_path(parts)?;
+    let address: Cow<'_, [u8]> = percent_decode_str(uri.path()).into();
+    if address.ends_with(path.as_bytes()) {
+        return None;
+    }
+    let pairs = parts.query_string_parameters_ref()?.iter();
+    let encoded = |text| utf8_percent_encode(text, NON_ALPHANUMERIC);
+    let pairs = pairs.map(|(name, value)| format!("{}={}", encoded(name), encoded(value)));
+    Some(pairs.collect::<Vec<_>>().join("&"))
+}
+
+/// Tells whether the path of the event is decoded: HTTP APIs do that, function URLs, whose events have
+/// the same form, and the other sources don't.
+pub(super) fn decodes_paths(parts: &Parts) -> bool {
+    match parts.extensions.get::<RequestContext>() {
+        Some(RequestContext::ApiGatewayV1(context)) => {
+            context.resource_path.as_deref() == Some("$default")
+        }
+        Some(RequestContext::ApiGatewayV2(context)) => {
+            let domain = context.domain_name.as_deref().unwrap_or_default();
+            !domain.contains(".lambda-url.")
+        }
+        _ => false,
+    }
 }
 
 fn without_stage<'a>(path: &'a str, stage: Option<&str>) -> &'a str {

@@ -1,5 +1,7 @@
 //! Finds where a request goes: its address, its route template, its operation. Pure.
 
+use std::borrow::Cow;
+
 use http::Uri;
 use http::request::Parts;
 
@@ -9,7 +11,7 @@ use crate::http::route::is_template;
 
 /// Names the operation: method and route template, where one is known; else method and path.
 pub(super) fn operation(parts: &Parts, template: Option<&str>) -> String {
-    let path = template.unwrap_or_else(|| uri(parts).path());
+    let path = template.unwrap_or_else(|| whole_path(parts));
     format!("{} {path}", parts.method)
 }
 
@@ -42,6 +44,36 @@ pub fn path(parts: &Parts) -> &str {
         return path;
     }
     uri(parts).path()
+}
+
+/// Gives the path that tells requests apart: the event's own where no address can hold it.
+pub(super) fn whole_path(parts: &Parts) -> &str {
+    #[cfg(feature = "lambda-http")]
+    if let Some(path) = gateway::decoded_path(parts) {
+        return path;
+    }
+    uri(parts).path()
+}
+
+/// Tells whether the path of [`path`] is decoded already.
+pub(super) fn is_decoded(parts: &Parts) -> bool {
+    #[cfg(feature = "lambda-http")]
+    let is_decoded = gateway::decodes_paths(parts);
+    #[cfg(not(feature = "lambda-http"))]
+    let is_decoded = {
+        let _ = parts;
+        false
+    };
+    is_decoded
+}
+
+/// Gives the query, encoded as the client sent it, or again where the event's path is decoded.
+pub(super) fn query(parts: &Parts) -> Option<Cow<'_, str>> {
+    #[cfg(feature = "lambda-http")]
+    if let Some(query) = gateway::lost_query(parts, uri(parts)) {
+        return Some(Cow::Owned(query));
+    }
+    uri(parts).query().map(Cow::Borrowed)
 }
 
 /// Gives the address that the client asked for. A nested axum router hands on what is left of it.

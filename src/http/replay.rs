@@ -11,7 +11,7 @@ use crate::engine::{REPLY_TIME, Replay, Replayed};
 use crate::http::body::ResponseBody;
 use crate::http::fingerprint::AcceptedCodings;
 use crate::http::problem::Problem;
-use crate::http::replay_hook::ReplayedResponse;
+use crate::http::replay_hook::{ReplayedResponse, changed};
 use crate::http::settings::Settings;
 use crate::http::stored_response::{Malformed, StoredResponse};
 use crate::idempotency::Idempotency;
@@ -42,7 +42,7 @@ pub(super) async fn replay<B>(
             // After the deadline nobody takes the answer, whatever becomes of a handler.
             let left = once.remaining();
             let limit = left.map(|left| left.saturating_sub(REPLY_TIME));
-            Box::pin(hook.change(replayed, limit)).await
+            Box::pin(changed(hook, replayed, limit)).await
         }
         _ => response,
     };

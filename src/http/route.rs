@@ -87,7 +87,10 @@ impl Route {
         loop {
             match (wanted.next(), given.next()) {
                 (None, None) => return true,
-                (Some(wanted), Some(given)) if is_rest(wanted) => return !given.is_empty(),
+                (Some(wanted), Some(first)) if is_rest(wanted) => {
+                    // Of several segments the first may be empty: `/files//a`.
+                    return !first.is_empty() || given.next().is_some();
+                }
                 (Some(wanted), Some(given)) if is_parameter(wanted) && !given.is_empty() => {}
                 (Some(wanted), Some(given)) if wanted == given => {}
                 _ => return false,

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName};
 use percent_encoding::percent_decode_str;
 use serde::de::IgnoredAny;
 
-use crate::http::operation::path;
+use crate::http::operation::{is_decoded, path};
 use crate::http::problem::Problem;
 use crate::http::route;
 use crate::protocol::key::IntoToken;
@@ -46,7 +46,7 @@ type Closure = dyn Fn(&Parts, &[u8]) -> Option<String> + Send + Sync;
 /// | a number, `true`, `false` | its canonical JSON text ([RFC 8785](https://www.rfc-editor.org/rfc/rfc8785)): `7`, `7.0` and `"7"` are one key |
 /// | a list, an object | the [fingerprint](crate::Fingerprint) of its canonical JSON |
 /// | nothing, `null`, `""`, `[]`, `{}` | none: the route's policy for a missing key |
-/// | a list or an object that holds `null` or `""` | none: a part of the identity is missing |
+/// | a list or an object that holds `null` or `""`, at any depth | none: a part of the identity is missing |
 ///
 /// A request without a required key gets [`key-missing`](super#key-missing), whose detail names the
 /// place, and one whose body is not JSON gets [`body-not-json`](super#body-not-json). The
@@ -151,7 +151,14 @@ impl Selector {
             Place::PathParameter(name) => {
                 let segment = pattern.and_then(|path| route::position(path, name));
                 let segment = segment.ok_or(Problem::Misconfigured)?;
-                segment.of(path(parts)).map(decoded)
+                let segment = segment.of(path(parts));
+                segment.map(|segment| {
+                    if is_decoded(parts) {
+                        segment.to_owned()
+                    } else {
+                        decoded(segment)
+                    }
+                })
             }
             Place::Closure(closure) => closure(parts, body),
         };

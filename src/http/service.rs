@@ -29,7 +29,6 @@ use crate::http::settings::{GuardedRoute, RoutePolicy, Settings};
 use crate::idempotency::{Idempotency, Verdict};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::Key;
-use crate::protocol::record::error_kind;
 use crate::store::BoxError;
 
 #[cfg(feature = "lambda-http")]
@@ -249,7 +248,7 @@ where
     let disposition = match &response {
         Ok(response) if response.verdict == Verdict::Release => Disposition::Release(None),
         Ok(response) => run.completion(|| response.outcome(&settings, &accepted)),
-        Err(_) => Disposition::Release(Some(error_kind::<Svc::Error>().into())),
+        Err(error) => Disposition::of_error(error, false),
     };
     let status = match run.ended(disposition).await {
         Ok(Ended::Replay(replayed)) => {

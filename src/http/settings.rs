@@ -110,7 +110,7 @@ pub struct Settings {
     pub(super) other_routes: RoutePolicy,
     pub(super) scope: Option<Arc<Scope>>,
     pub(super) operation: Option<Arc<Operation>>,
-    pub(super) on_replay: Option<Arc<ReplayHook>>,
+    pub(super) on_replay: Option<ReplayHook>,
     pub(super) documentation: Option<String>,
     pub(super) problems: Option<Arc<Problems>>,
     pub(super) on_error: Option<Arc<OnError>>,

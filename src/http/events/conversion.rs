@@ -19,7 +19,7 @@ use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use lambda_http::RequestExt;
 use lambda_http::request::RequestContext;
 
-use crate::http::events::{HttpEvent, HttpEventResponse, merged, sealed};
+use crate::http::events::{HttpEvent, merged, sealed};
 use crate::protocol::hash::digest;
 
 impl sealed::Request for ApiGatewayProxyRequest {
@@ -42,10 +42,6 @@ impl sealed::Request for ApiGatewayProxyRequest {
             .with_stage_variables(self.stage_variables.clone())
             .with_request_context(RequestContext::ApiGatewayV1(self.request_context.clone()))
     }
-
-    fn transported(&self) -> (Option<&String>, bool) {
-        (self.body.as_ref(), self.is_base64_encoded)
-    }
 }
 
 impl sealed::Request for ApiGatewayV2httpRequest {
@@ -63,10 +59,6 @@ impl sealed::Request for ApiGatewayV2httpRequest {
             .with_path_parameters(self.path_parameters.clone())
             .with_stage_variables(self.stage_variables.clone())
             .with_request_context(RequestContext::ApiGatewayV2(self.request_context.clone()))
-    }
-
-    fn transported(&self) -> (Option<&String>, bool) {
-        (self.body.as_ref(), self.is_base64_encoded)
     }
 }
 
@@ -92,10 +84,6 @@ impl sealed::Request for AlbTargetGroupRequest {
         .with_query_string_parameters(query.clone())
         .with_request_context(RequestContext::Alb(self.request_context.clone()))
     }
-
-    fn transported(&self) -> (Option<&String>, bool) {
-        (self.body.as_ref(), self.is_base64_encoded)
-    }
 }
 
 impl sealed::Request for LambdaFunctionUrlRequest {
@@ -120,26 +108,28 @@ impl sealed::Request for LambdaFunctionUrlRequest {
             Err(_) => head,
         }
     }
-
-    fn transported(&self) -> (Option<&String>, bool) {
-        (self.body.as_ref(), self.is_base64_encoded)
-    }
 }
 
-impl HttpEvent for ApiGatewayProxyRequest {
-    type Response = aws_lambda_events::apigw::ApiGatewayProxyResponse;
+/// Implements what all of the events have in the same shape.
+macro_rules! events {
+    ($($event:ty => $response:ty,)+) => {$(
+        impl HttpEvent for $event {
+            type Response = $response;
+        }
+
+        impl sealed::Body for $event {
+            fn transported(&self) -> (Option<&String>, bool) {
+                (self.body.as_ref(), self.is_base64_encoded)
+            }
+        }
+    )+};
 }
 
-impl HttpEvent for ApiGatewayV2httpRequest {
-    type Response = aws_lambda_events::apigw::ApiGatewayV2httpResponse;
-}
-
-impl HttpEvent for AlbTargetGroupRequest {
-    type Response = aws_lambda_events::alb::AlbTargetGroupResponse;
-}
-
-impl HttpEvent for LambdaFunctionUrlRequest {
-    type Response = aws_lambda_events::lambda_function_urls::LambdaFunctionUrlResponse;
+events! {
+    ApiGatewayProxyRequest => ApiGatewayProxyResponse,
+    ApiGatewayV2httpRequest => ApiGatewayV2httpResponse,
+    AlbTargetGroupRequest => AlbTargetGroupResponse,
+    LambdaFunctionUrlRequest => LambdaFunctionUrlResponse,
 }
 
 fn head(method: Method, uri: Uri, headers: HeaderMap, path: &str) -> Request<()> {
@@ -212,11 +202,6 @@ fn encoded(text: &str, is_path: bool) -> String {
     }
     out
 }
-
-impl HttpEventResponse for ApiGatewayProxyResponse {}
-impl HttpEventResponse for ApiGatewayV2httpResponse {}
-impl HttpEventResponse for AlbTargetGroupResponse {}
-impl HttpEventResponse for LambdaFunctionUrlResponse {}
 
 impl sealed::Answer for ApiGatewayProxyResponse {
     fn to_http(&self) -> Response<Bytes> {

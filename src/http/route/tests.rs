@@ -29,6 +29,8 @@ fn a_route_matches_its_method_and_each_path_of_its_template() {
         ("POST /{*rest}", "POST", "/a", true),
         ("POST /{*rest}", "POST", "/a/b", true),
         ("POST /{*rest}", "POST", "/", false),
+        ("POST /{*rest}", "POST", "//a", true),
+        ("POST /files/{*rest}", "POST", "/files//a", true),
         ("POST /", "POST", "/", true),
         (" post \t/orders ", "POST", "/orders", true),
         ("any /orders", "DELETE", "/orders", true),

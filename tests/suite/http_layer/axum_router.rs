@@ -20,7 +20,7 @@ use tower::ServiceExt;
 use super::api::Door;
 use crate::on_each_server;
 use crate::support::virtual_time::stand;
-use crate::support::{Server, VirtualClock};
+use crate::support::{Server, VirtualClock, loopback};
 
 /// `POST /tenants/{tenant}/orders`, nested, and `POST /echo`.
 fn router(store: DynamoDbStore) -> Router {
@@ -47,12 +47,9 @@ fn router(store: DynamoDbStore) -> Router {
 }
 
 async fn serve(router: Router) -> String {
-    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0))
-        .await
-        .unwrap();
-    let address = listener.local_addr().unwrap();
+    let (listener, endpoint) = loopback::bind().await;
     tokio::spawn(async move { axum::serve(listener, router).await });
-    format!("http://{address}")
+    endpoint
 }
 
 /// Status, headers and text.

@@ -157,6 +157,32 @@ async fn any_body_is_compared_as_far_as_it_can_be_understood(server: Server) {
     }
 }
 
+on_each_server!(paths_that_no_address_holds_are_told_apart);
+async fn paths_that_no_address_holds_are_told_apart(server: Server) {
+    let api = Api::new(&server, place_order).await;
+    // As an HTTP API delivers them: decoded.
+    let paths = [
+        "/files/a#1",
+        "/files/a#2",
+        "/files/a b",
+        "/files/a%20b",
+        r"/files/a\b",
+        "/files/a/b",
+    ];
+    for path in paths {
+        let call = Door::Http.post("k-1").catch_all().json("{}").path(path);
+        assert!(!api.send(&call).await.is_replayed(), "{path}");
+        assert!(api.send(&call).await.is_replayed(), "{path}");
+    }
+    let call = Door::Http
+        .post("k-1")
+        .catch_all()
+        .json("{}")
+        .path("/files/a#1");
+    let other = api.send(&call.query(&[("part", "1")])).await;
+    other.assert_problem(422, "mismatch");
+}
+
 on_each_server!(text_and_its_base64_transport_are_the_same_request);
 async fn text_and_its_base64_transport_are_the_same_request(server: Server) {
     let api = Api::new(&server, place_order).await;

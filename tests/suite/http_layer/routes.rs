@@ -1,7 +1,5 @@
 //! Routes that need a key, that take one, and that are left alone.
 
-use std::time::Duration;
-
 use lambda_idempotency::OnMissingKey;
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy, Selector};
@@ -10,6 +8,7 @@ use super::api::{Api, Call, Door, answer, place_order};
 use crate::on_each_server;
 use crate::support::Proxy;
 use crate::support::Server;
+use crate::support::retention::{days, for_days};
 
 fn alb(key: impl Into<Option<&'static str>>, path: &str) -> Call {
     Door::Alb.post(key).path(path)
@@ -147,52 +146,30 @@ async fn the_base_path_of_a_custom_domain_is_no_part_of_a_route(server: Server) 
 
 on_each_server!(the_outcomes_of_a_route_are_kept_as_long_as_it_says);
 async fn the_outcomes_of_a_route_are_kept_as_long_as_it_says(server: Server) {
-    const DAY: u64 = 86_400;
     let table = server.idempotency_table().await;
-    let client = server.client();
     let routes = |layer: IdempotencyLayer| {
-        let month = RoutePolicy::required().retention(Duration::from_secs(30 * DAY));
+        let month = RoutePolicy::required().retention(for_days(30));
         layer.route("POST /payments", month).unwrap()
     };
-    let store = DynamoDbStore::new(client.clone(), &table);
+    let store = DynamoDbStore::new(server.client(), &table);
     let api = Api::on(
         store,
-        |once| once.retention(Duration::from_secs(2 * DAY)),
+        |once| once.retention(for_days(2)),
         routes,
         place_order,
     );
     api.send(&alb("k-1", "/payments")).await;
     api.send(&alb("k-1", "/carts")).await;
-
-    let records = client.scan().table_name(&table).send().await.unwrap();
-    let mut days: Vec<u64> = records
-        .items()
-        .iter()
-        .map(|record| {
-            let number = |name: &str| record[name].as_n().unwrap().parse::<u64>().unwrap();
-            (number("expiration") - number("completed_at") / 1_000) / DAY
-        })
-        .collect();
-    days.sort_unstable();
-    assert_eq!(days, [2, 30]);
+    assert_eq!(days(&server, &table).await, [2, 30]);
 }
 
 on_each_server!(without_a_setting_an_answer_is_kept_for_a_day);
 async fn without_a_setting_an_answer_is_kept_for_a_day(server: Server) {
-    const DAY_MS: i64 = 86_400_000;
     let table = server.idempotency_table().await;
-    let client = server.client();
-    let store = DynamoDbStore::new(client.clone(), &table);
+    let store = DynamoDbStore::new(server.client(), &table);
     let api = Api::on(store, |once| once, |layer| layer, place_order);
     assert_eq!(api.send(&alb("k-1", "/payments")).await.text(), "order 1");
-
-    let records = client.scan().table_name(&table).send().await.unwrap();
-    let [record] = records.items() else {
-        panic!("{records:?}")
-    };
-    let number = |name: &str| record[name].as_n().unwrap().parse::<i64>().unwrap();
-    let kept = number("expiration") * 1_000 - number("completed_at");
-    assert!((DAY_MS..DAY_MS + 1_000).contains(&kept), "{kept} ms");
+    assert_eq!(days(&server, &table).await, [1]);
 }
 
 on_each_server!(a_route_that_is_off_costs_no_request_and_a_preflight_passes_everywhere);

@@ -97,6 +97,17 @@ async fn the_key_may_be_a_parameter_of_the_path(server: Server) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_parameter_that_the_gateway_has_decoded_is_not_decoded_again() {
+    let server = Server::dynoxide().await;
+    let policy = RoutePolicy::required().key_from(Selector::path_parameter("order"));
+    let api = api(&server, policy).await;
+    let put = |path| Door::Http.post(None).method("PUT").catch_all().path(path);
+    for (path, text) in [("/orders/a b", "order 1"), ("/orders/a%20b", "order 2")] {
+        assert_eq!(api.send(&put(path)).await.text(), text);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_missing_key_is_refused_with_the_place_where_it_was_looked_for() {
     let server = Server::dynoxide().await;
     let closure = Selector::closure(|_, _| Some(""));
