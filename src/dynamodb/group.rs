@@ -162,11 +162,8 @@ async fn send(
         // The whole group failed, by the network or the deadline: no time is left for single
         // requests.
         Err(StoreError::Timeout) => return all(&|| StoreError::Timeout),
-        Err(StoreError::Throttled(_)) => return all(&throttled),
-        Err(StoreError::Unavailable(cause)) => {
-            // An error can't be cloned, its words can.
-            let words = cause.to_string();
-            return all(&|| StoreError::Unavailable(words.clone().into()));
+        Err(error @ (StoreError::Throttled(_) | StoreError::Unavailable(_))) => {
+            return all(&|| copy(&error));
         }
         Ok(Err(_)) | Err(_) => return not_sent(),
     };
@@ -177,6 +174,23 @@ async fn send(
         .collect();
     replies.resize_with(size, || Some(Err(StoreError::NotSent)));
     replies
+}
+
+/// Copies the error of a whole group, which can't be cloned, for one of its writes.
+fn copy(error: &StoreError) -> StoreError {
+    let copy = match error {
+        StoreError::Unavailable(cause) if !error.is_uncertain() => {
+            return StoreError::Unavailable(cause.to_string().into());
+        }
+        StoreError::Unavailable(_) => StoreError::Conflict,
+        _ => throttled(),
+    };
+    // An earlier send of the group had no answer.
+    if error.is_uncertain() {
+        copy.uncertain()
+    } else {
+        copy
+    }
 }
 
 fn read(store: &DynamoDbStore, action: Action, response: &BatchStatementResponse) -> Reply {

@@ -77,7 +77,7 @@ impl Reader<'_> {
         record.started_at = self.number(Attribute::StartedAt)?.map(EpochMillis);
         record.completed_at = self.number(Attribute::CompletedAt)?.map(EpochMillis);
         record.outcome = self.outcome()?;
-        record.journal = decode_journal(self.item)?;
+        record.journal = decode_journal(self.item)?.checked(status == Status::InProgress)?;
         let attempt = self.number(Attribute::Attempt)?;
         if let Some(attempt) = attempt {
             record.attempt =

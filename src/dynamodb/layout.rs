@@ -13,6 +13,9 @@ pub(super) const STEP_PREFIX: &str = "step:";
 /// Names the attribute that holds the outcome.
 pub(super) const CONTENT: &str = "content";
 
+/// Ends the part of a record's id in the id of its outcome's own item.
+pub(super) const OUTCOME: &str = "#outcome#";
+
 /// Makes an item of these attributes.
 pub(super) fn as_item<'a>(attributes: impl IntoIterator<Item = (&'a str, AttributeValue)>) -> Item {
     let attributes = attributes.into_iter();
@@ -86,10 +89,10 @@ pub struct TableLayout {
     /// [two keys](TableLayout::composite_key) are spread over: the value, `#`, and a number from 0 to
     /// `spread` - 1 that follows from the record's id. Default: 1, which leaves the value as it is.
     ///
-    /// Choose it before the first deployment: under another number a record is looked for in another
-    /// place, so a duplicate of a request from before the change runs again. Powertools for AWS
-    /// Lambda has one value alone, so a table that it shares can't be spread. Without
-    /// [two keys](TableLayout::composite_key) it changes nothing: the id is the partition key then.
+    /// Choose it before the first deployment. If you change it later, older records aren't found,
+    /// and their duplicates run again. Powertools for AWS Lambda has one value alone, so a table
+    /// that it shares can't be spread. Without [two keys](TableLayout::composite_key) it changes
+    /// nothing: the id is the partition key then.
     ///
     /// ```
     /// use std::num::NonZeroU16;
@@ -254,6 +257,29 @@ impl TableLayout {
         as_item(self.key_of(id))
     }
 
+    /// Returns the id of the record that an item holds, for a tool that scans the table. `None` of an
+    /// item whose key isn't the one that this layout gives the id, such as another service's under
+    /// another partition value, and of a large outcome's own item.
+    #[doc(hidden)]
+    pub fn id_of<'a>(&self, item: &'a HashMap<String, AttributeValue>) -> Option<&'a str> {
+        let is_outcome = |id: &str| item.contains_key(CONTENT) && id.contains(OUTCOME);
+        self.placed_id(item).filter(|id| !is_outcome(id))
+    }
+
+    /// Tells whether an item's key isn't the one that this layout gives the id in it: the item is
+    /// another service's, or the layout isn't that of the table.
+    #[doc(hidden)]
+    pub fn is_elsewhere(&self, item: &HashMap<String, AttributeValue>) -> bool {
+        self.placed_id(item).is_none()
+    }
+
+    /// Returns the id in an item's key; `None` where this layout gives that id another key.
+    fn placed_id<'a>(&self, item: &'a Item) -> Option<&'a str> {
+        let id = item.get(self.id_attribute())?.as_s().ok()?.as_str();
+        let is_in = |(name, value): (&str, AttributeValue)| item.get(name) == Some(&value);
+        self.key_of(id).into_iter().all(is_in).then_some(id)
+    }
+
     /// Describes the key schema, for an error about a table that has another.
     pub(super) fn describe(&self) -> String {
         let sort = match &self.sort {
@@ -359,6 +385,31 @@ mod tests {
             counts.values().all(|count| (800..1_200).contains(count)),
             "{counts:?}"
         );
+    }
+
+    #[test]
+    fn an_item_holds_a_record_where_its_key_is_the_one_of_its_id() {
+        let composite = |value| changed(|layout| layout.composite_key("pk", value, "sk"));
+        let mut spread = composite("mine");
+        spread.spread = NonZeroU16::new(16).unwrap();
+        let layouts = [composite("mine"), composite("theirs"), spread];
+        let id = "payments#charge#17";
+        for (one, layout) in layouts.iter().enumerate() {
+            let item = layout.key_item(id);
+            for (other, layout) in layouts.iter().enumerate() {
+                let expected = (one == other).then_some(id);
+                assert_eq!(layout.id_of(&item), expected, "{one}, {other}");
+                assert_eq!(layout.is_elsewhere(&item), one != other, "{one}, {other}");
+            }
+        }
+        let simple = TableLayout::default();
+        let mut item = simple.key_item("payments#charge#17#outcome#0f");
+        assert!(simple.id_of(&item).is_some());
+        item.insert(CONTENT.to_owned(), string("large"));
+        assert_eq!(simple.id_of(&item), None);
+        assert!(!simple.is_elsewhere(&item));
+        assert_eq!(simple.id_of(&layouts[0].key_item(id)), None);
+        assert!(simple.is_elsewhere(&layouts[0].key_item(id)));
     }
 
     /// A record is found where a program of another version has put it.

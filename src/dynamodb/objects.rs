@@ -18,12 +18,11 @@ use crate::store::StoreError;
 /// Prefixes the objects' keys, unless [`OutcomeBucket::prefix`] sets another prefix.
 const PREFIX: &str = "idempotency-outcomes/";
 
-/// A bucket keeps the outcomes that no DynamoDB item takes. Feature `s3`.
+/// Keeps outcomes too large for an item. Feature `s3`.
 ///
 /// Objects don't expire by themselves: give the bucket a lifecycle rule for the prefix, with more
 /// days than the longest retention. The function needs `s3:PutObject` and `s3:GetObject` on the
-/// prefix. With `s3:ListBucket` on the bucket, too, S3 reports an object that is gone as missing,
-/// else as denied.
+/// prefix. Without `s3:ListBucket` on the bucket, S3 answers "denied" for an object that is gone.
 ///
 /// ```no_run
 /// use lambda_idempotency::dynamodb::{DynamoDbStore, OutcomeBucket};

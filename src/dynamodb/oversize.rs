@@ -4,7 +4,7 @@ use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 use tokio::time::Instant;
 
-use super::layout::{Attribute, CONTENT};
+use super::layout::{Attribute, CONTENT, OUTCOME};
 use super::store::DynamoDbStore;
 use crate::dynamodb::item::number;
 use crate::protocol::key::RecordId;
@@ -27,7 +27,7 @@ fn outcome_id(id: &RecordId, owner: &Owner) -> String {
     let id = id.as_str();
     let end = id.floor_char_boundary(MAX_ID_BYTES_IN_OUTCOME_ID);
     let start = id.get(..end).unwrap_or(id);
-    format!("{start}#outcome#{}", owner.as_str())
+    format!("{start}{OUTCOME}{}", owner.as_str())
 }
 
 pub(super) async fn keep(

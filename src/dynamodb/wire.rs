@@ -45,6 +45,11 @@ impl Wire {
 
     /// A store behind it, whose client tries once.
     pub(super) fn store(&self) -> DynamoDbStore {
+        self.retrying(RetryConfig::disabled())
+    }
+
+    /// A store behind it, whose client tries so often.
+    pub(super) fn retrying(&self, retries: RetryConfig) -> DynamoDbStore {
         let connector = SharedHttpConnector::new(self.clone());
         let http = http_client_fn(move |_: &HttpConnectorSettings, _: &RuntimeComponents| {
             connector.clone()
@@ -54,7 +59,7 @@ impl Wire {
             .endpoint_url("http://127.0.0.1:1")
             .region(Region::from_static("eu-central-1"))
             .credentials_provider(Credentials::new("test", "test", None, None, "tests"))
-            .retry_config(RetryConfig::disabled())
+            .retry_config(retries)
             .http_client(http);
         DynamoDbStore::new(
             aws_sdk_dynamodb::Client::from_conf(config.build()),

@@ -1,3 +1,4 @@
+use aws_sdk_dynamodb::config::retry::RetryConfig;
 use serde_json::{Value, json};
 
 use super::*;
@@ -325,6 +326,24 @@ async fn a_group_that_never_arrives_is_not_sent_again_one_by_one() {
         "{answers:?}"
     );
     assert_eq!(wire.actions().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_was_refused_after_a_send_without_an_answer_may_have_applied() {
+    for (code, is_throttled) in [
+        ("ThrottlingException", true),
+        ("TransactionConflictException", false),
+    ] {
+        let wire = Wire::answering([error(500, "InternalServerError"), error(400, code)]);
+        let store = wire.retrying(RetryConfig::standard().with_max_attempts(2));
+        let answers = write_all(&store, &[claim(1), claim(2)], soon()).await;
+        assert_eq!(wire.actions(), ["BatchExecuteStatement"; 2]);
+        for answer in answers {
+            let error = answer.unwrap_err();
+            assert!(error.is_uncertain(), "{error:?}");
+            assert_eq!(matches!(error, StoreError::Throttled(_)), is_throttled);
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -160,6 +160,7 @@ impl From<Transition> for Write {
         transition.builder().into()
     }
 }
+
 /// Compares values as DynamoDB does: it returns numbers in another form, and sets in another order.
 fn is_same(stored: &AttributeValue, wanted: &AttributeValue) -> bool {
     use AttributeValue::{Bs, L, M, N, Ns, Ss};
