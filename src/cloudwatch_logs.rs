@@ -53,11 +53,12 @@
 //! [async]: https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-error-handling.html
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 
 use data_encoding::BASE64;
 use lambda_runtime::Context;
-use serde::de::Error;
+use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use tracing::{Span, info_span};
 
@@ -79,6 +80,9 @@ pub type Message<T> = crate::batch::Message<LogsEvent, T>;
 /// hostile data could unpack to 1 GB: more than the function's memory. Logs shrink to a tenth or a
 /// twentieth, so that a real batch has room.
 const MAX_UNPACKED: usize = 32 << 20;
+
+/// The most log events that are read: content of the largest size holds as many of 335 bytes.
+const MOST_RECORDS: usize = 100_000;
 
 /// Holds the log events of one invocation, unpacked: the event of a
 /// [subscription filter][page]. A control message, which CloudWatch Logs sends to check the
@@ -111,14 +115,6 @@ pub struct LogRecord {
     pub log_stream: Arc<str>,
 }
 
-impl LogRecord {
-    /// An account's id has no colon, so no two groups have one name.
-    fn token(&self) -> Option<String> {
-        let group = format!("{}:{}", self.owner, self.log_group);
-        Some(token(&group, self.id.as_deref()?))
-    }
-}
-
 #[derive(Deserialize)]
 struct Wire {
     awslogs: Packed,
@@ -136,6 +132,7 @@ struct Unpacked {
     owner: Arc<str>,
     log_group: Arc<str>,
     log_stream: Arc<str>,
+    #[serde(deserialize_with = "entries")]
     log_events: Vec<Entry>,
 }
 
@@ -170,6 +167,32 @@ impl<'de> Deserialize<'de> for LogsEvent {
         })?;
         Ok(Self::from(unpacked))
     }
+}
+
+/// Reads log events, and stops where no real batch would have as many.
+fn entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Entry>, D::Error> {
+    struct Entries;
+
+    impl<'de> Visitor<'de> for Entries {
+        type Value = Vec<Entry>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list of log events")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<Entry>, A::Error> {
+            let mut entries = Vec::new();
+            while let Some(entry) = items.next_element()? {
+                if entries.len() == MOST_RECORDS {
+                    return Err(A::Error::custom("too many log events"));
+                }
+                entries.push(entry);
+            }
+            Ok(entries)
+        }
+    }
+
+    deserializer.deserialize_seq(Entries)
 }
 
 impl From<Unpacked> for LogsEvent {
@@ -208,7 +231,9 @@ impl Source for LogsEvent {
     }
 
     fn token(record: &LogRecord) -> Option<Cow<'_, str>> {
-        record.token().map(Cow::Owned)
+        // An account's id has no colon, so no two groups have one name.
+        let group = format!("{}:{}", record.owner, record.log_group);
+        Some(Cow::Owned(token(&group, record.id.as_deref()?)))
     }
 
     fn body(record: &LogRecord) -> Result<&[u8], BodyError> {
@@ -284,12 +309,23 @@ mod tests {
     }
 
     #[test]
+    fn more_log_events_than_a_batch_can_have_are_refused() {
+        let mut many = batch("DATA_MESSAGE");
+        many["logEvents"] = vec![json!({}); MOST_RECORDS].into();
+        assert_eq!(event(&many).unwrap().len(), MOST_RECORDS);
+        many["logEvents"] = vec![json!({}); MOST_RECORDS + 1].into();
+        assert!(event(&many).is_err());
+    }
+
+    #[test]
     fn a_key_names_owner_group_and_log_event() {
         let records = event(&batch("DATA_MESSAGE")).unwrap();
         let [record] = records.as_slice() else {
             panic!("{records:?}")
         };
         assert_eq!(LogsEvent::id(record), Some("3195"));
+        let stream = LogsEvent::order_key(record);
+        assert_eq!(stream, Some("2026/11/20/[$LATEST]0a1b"));
         assert_eq!(LogsEvent::body(record), Ok(b"7".as_slice()));
         let token = LogsEvent::token(record).unwrap();
         assert_eq!(token.len(), 64, "the group has the separator in its name");

@@ -1,4 +1,4 @@
-//! Makes a handler of batches of a DynamoDB table's stream of a handler of one change.
+//! Turns a handler of one change into a handler of a stream's batches.
 //!
 //! [`BatchLayer`] gives the handler each change of an item as plain JSON, and runs it once. The
 //! reply names the first record that must be delivered again: set
@@ -52,15 +52,37 @@
 //!
 //! The default key joins the stream's ARN and the record's `eventID`. A stream has
 //! [each change once][streams], so this key recognises each repeated delivery of a change. It
-//! doesn't recognise work that two changes ask for: there, take an identity of the work from the
-//! item, such as its key and a version attribute, with [`key`](crate::batch::BatchLayer::key).
+//! doesn't recognise work that two changes ask for: there, make the
+//! [`key`](crate::batch::BatchLayer::key) of the item's key, a version attribute and the kind of the
+//! change, since a removal has the version of the last change:
 //!
-//! | | default key | item and version |
+//! ```
+//! # use lambda_idempotency::dynamodb_streams::{self, Change};
+//! # use lambda_idempotency::{Idempotency, store::MemoryStore};
+//! # let once = Idempotency::builder(MemoryStore::new()).namespace("notices").build()?;
+//! #[derive(serde::Deserialize)]
+//! struct Order {
+//!     id: u64,
+//!     version: u64,
+//! }
+//!
+//! let worker = dynamodb_streams::BatchLayer::new(once)
+//!     .key(|change: &Change<Order>| {
+//!         let order = change.new.as_ref().or(change.old.as_ref());
+//!         order.map(|order| format!("{}#{}#{:?}", order.id, order.version, change.event))
+//!     })
+//!     .handler(|message: dynamodb_streams::Message<Change<Order>>| async move { Ok::<_, std::io::Error>(()) });
+//! # Ok::<(), lambda_idempotency::BuildError>(())
+//! ```
+//!
+//! A version must not repeat: an item that is made again after a removal goes on with it.
+//!
+//! | | default key | item, version and kind |
 //! |---|---|---|
 //! | Lambda delivers again: from a checkpoint, a split batch, a failed invocation | yes | yes |
 //! | the event source mapping is made anew | yes | yes |
 //! | the stream is switched off and on again, and gets a new ARN | **no** | yes |
-//! | an item is written again without a change of its version | **no** | yes |
+//! | an item changes without its version | **no** | yes, but a mismatch unless [`fingerprint`](crate::batch::BatchLayer::fingerprint) leaves the images out |
 //!
 //! # What the handler gets
 //!
@@ -133,7 +155,8 @@ pub type Message<T> = crate::batch::Message<DynamoDbStreamEvent, T>;
 ///
 /// [event]: https://docs.aws.amazon.com/lambda/latest/dg/with-ddb.html
 ///
-/// Deserializing the event of another service fails with an error that names this service.
+/// Deserializing the event of another service fails with an error that names the service that
+/// sent it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
 pub struct DynamoDbStreamEvent {
@@ -167,17 +190,6 @@ pub struct DynamoDbStreamRecord {
     order_key: Option<String>,
 }
 
-impl DynamoDbStreamRecord {
-    fn body(&self) -> Result<&[u8], BodyError> {
-        self.body.as_deref().map_err(|error| *error)
-    }
-
-    /// Names the item: its table, and a hash of its keys.
-    fn order_key(&self) -> Option<&str> {
-        self.order_key.as_deref()
-    }
-}
-
 /// Shows the ids: the keys and the images are not for logs.
 impl fmt::Debug for DynamoDbStreamRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -208,11 +220,14 @@ struct Received {
     dynamodb: Option<Images>,
 }
 
-/// The service that made a change on its own account.
+/// The service that made a change on its own account. The stream's own API, from which an operator
+/// reads discarded records, writes the names with capital letters.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct UserIdentity {
+    #[serde(alias = "Type")]
     r#type: Option<String>,
+    #[serde(alias = "PrincipalId")]
     principal_id: Option<String>,
 }
 
@@ -359,7 +374,7 @@ impl Source for DynamoDbStreamEvent {
     }
 
     fn body(record: &DynamoDbStreamRecord) -> Result<&[u8], BodyError> {
-        record.body()
+        record.body.as_deref().map_err(|error| *error)
     }
 
     /// Takes the table's name.
@@ -368,8 +383,9 @@ impl Source for DynamoDbStreamEvent {
         (!name.is_empty()).then_some(name)
     }
 
+    /// Names the item: its table, and a hash of its keys.
     fn order_key(record: &DynamoDbStreamRecord) -> Option<&str> {
-        record.order_key()
+        record.order_key.as_deref()
     }
 
     fn is_ordered(_: &DynamoDbStreamRecord) -> bool {

@@ -299,25 +299,9 @@ impl KafkaRecord {
         self.last(name)?.bytes()
     }
 
-    fn header_text(&self, name: &str) -> Option<String> {
-        self.last(name)?.text()
-    }
-
     fn last(&self, name: &str) -> Option<&HeaderBytes> {
         let mut headers = self.headers.iter().rev();
         headers.find_map(|(own, value)| (own == name).then_some(value))
-    }
-
-    fn id(&self) -> Option<&str> {
-        self.id.as_deref()
-    }
-
-    fn token(&self) -> Option<String> {
-        Some(token(self.cluster.as_deref()?, self.id()?))
-    }
-
-    fn body(&self) -> Result<&[u8], BodyError> {
-        self.value.as_ref().map_or(Ok(NO_VALUE), Data::bytes)
     }
 }
 
@@ -352,16 +336,17 @@ impl Source for KafkaEvent {
     }
 
     fn id(record: &KafkaRecord) -> Option<&str> {
-        record.id()
+        record.id.as_deref()
     }
 
     fn token(record: &KafkaRecord) -> Option<Cow<'_, str>> {
-        record.token().map(Cow::Owned)
+        let token = token(record.cluster.as_deref()?, record.id.as_deref()?);
+        Some(Cow::Owned(token))
     }
 
     /// Gives the value, or the JSON text `null` where it is null.
     fn body(record: &KafkaRecord) -> Result<&[u8], BodyError> {
-        record.body()
+        record.value.as_ref().map_or(Ok(NO_VALUE), Data::bytes)
     }
 
     fn origin(record: &KafkaRecord) -> Option<&str> {
@@ -378,7 +363,7 @@ impl Source for KafkaEvent {
 
     /// Gives the last header of this name as text, or in Base64 where it is not UTF-8.
     fn attribute(record: &KafkaRecord, name: &str) -> Option<String> {
-        record.header_text(name)
+        record.last(name)?.text()
     }
 
     /// Names each of these records: Lambda's page says that only the failed ones are delivered again, so one

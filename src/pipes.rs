@@ -37,8 +37,6 @@
 //! [sqs]: https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-pipes-sqs.html
 //! [kinesis]: https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-pipes-kinesis.html
 
-use std::borrow::Cow;
-
 use lambda_runtime::Context;
 use tracing::Span;
 
@@ -69,10 +67,6 @@ impl Source for Vec<SqsMessage> {
 
     fn id(record: &SqsMessage) -> Option<&str> {
         SqsEvent::id(record)
-    }
-
-    fn token(record: &SqsMessage) -> Option<Cow<'_, str>> {
-        SqsEvent::token(record)
     }
 
     fn body(record: &SqsMessage) -> Result<&[u8], BodyError> {

@@ -213,15 +213,6 @@ impl S3Record {
             json: json.into(),
         }
     }
-
-    /// The token, or the place in the event: the notification has no id of its own.
-    fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn token(&self) -> Option<&str> {
-        self.token.as_deref()
-    }
 }
 
 impl Source for S3Event {
@@ -237,12 +228,13 @@ impl Source for S3Event {
         self.records
     }
 
+    /// Gives the token, or the record's position in the event: a notification has no id.
     fn id(record: &S3Record) -> Option<&str> {
-        Some(record.id())
+        Some(&record.id)
     }
 
     fn token(record: &S3Record) -> Option<Cow<'_, str>> {
-        record.token().map(Cow::Borrowed)
+        record.token.as_deref().map(Cow::Borrowed)
     }
 
     /// Gives the JSON text of the record.
@@ -254,13 +246,9 @@ impl Source for S3Event {
         Some(record.bucket.as_str()).filter(|bucket| !bucket.is_empty())
     }
 
+    /// Gives the object's key. S3 promises no order: compare sequencers.
     fn order_key(record: &S3Record) -> Option<&str> {
         Some(&record.encoded_key)
-    }
-
-    /// S3 promises no order: compare sequencers.
-    fn is_ordered(_: &S3Record) -> bool {
-        false
     }
 
     fn reply(_: Vec<String>) {}
@@ -320,6 +308,7 @@ mod tests {
         assert!(queued.id.is_some());
         assert_eq!(S3Event::token(&record).as_deref(), queued.id.as_deref());
         assert_eq!(*record.json, queued.text);
+        assert_eq!(S3Event::origin(&record), Some(record.bucket.as_str()));
         let order = S3Event::order_key(&record);
         assert_eq!(order, Some("invoices/red+flower.pdf"));
     }

@@ -152,17 +152,15 @@
 //! [ends with the deadline](crate::AtDeadline::GoOn), as on Lambda Managed Instances, it goes on
 //! under a lease that is renewed, and the reply comes when it is done. Where no deadline is known, or one that
 //! is [earlier than the engine](crate::Idempotency::deadline), a claim lasts for the engine's
-//! [`lease`](crate::Builder::lease), and there is no reserve. A message that waits longer than that
-//! (for its turn in a group, or for a free place among those that run) does not start either: it is
-//! reported as `too_late`. All work is done inside the invocation: no task is spawned.
+//! [`lease`](crate::Builder::lease), and there is no reserve. All work is done inside the invocation.
 //!
 //! # Group commit
 //!
 //! The claims of up to 25 messages leave in one request, and so do their completions: those that
 //! are ready while a request is under way leave together with the next. A batch of *n* new messages
-//! with quick handlers takes 2·⌈n/25⌉ requests instead of 2·n. Each write is as conditional as a
-//! single one; a write that a group can't settle is sent again by itself. A group is claimed only
-//! when all messages of the one before it have started, so that no claim lies idle for long. A
+//! with quick handlers takes 2·⌈n/g⌉ requests instead of 2·n, where *g* is 25 or
+//! [`concurrency`](crate::batch::Settings::concurrency), whichever is less. Each write is as
+//! conditional as a single one; a write that a group can't settle is sent again by itself. A
 //! delivery that SQS counts as a repetition is read first: a read costs a fraction of a claim that
 //! fails.
 //!

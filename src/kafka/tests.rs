@@ -16,12 +16,6 @@ fn each_failed_record_is_named_by_partition_and_offset() {
     assert_eq!(serde_json::to_value(reply).unwrap(), expected);
 }
 
-#[test]
-fn nothing_failed_is_an_empty_list() {
-    let reply = serde_json::to_string(&KafkaEvent::reply(Vec::new())).unwrap();
-    assert_eq!(reply, r#"{"batchItemFailures":[]}"#);
-}
-
 const ARN: &str = "arn:aws:kafka:eu-central-1:123456789012:cluster/stock/0a1b-4";
 
 fn read(event: Value) -> Vec<KafkaRecord> {

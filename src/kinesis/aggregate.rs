@@ -106,7 +106,8 @@ enum Value<'a> {
     Fixed,
 }
 
-/// Reads the fields of a message in their order; `None` where it is damaged, or the function says so.
+/// Reads the fields of a message in their order; `None` where it is damaged, or `field` returns
+/// `None`.
 fn for_each_field<'a>(
     mut message: &'a [u8],
     mut field: impl FnMut(u64, Value<'a>) -> Option<()>,

@@ -152,17 +152,6 @@ impl ActiveMqMessage {
     pub fn data(&self) -> Option<&[u8]> {
         self.data.bytes().ok()
     }
-
-    fn body(&self) -> Result<&[u8], BodyError> {
-        self.data.bytes()
-    }
-
-    /// Copies of one message in several queues have one id, so the queue is in the token.
-    fn token(&self) -> Option<String> {
-        let broker = self.broker.as_deref()?;
-        let queue = token(broker, self.queue.as_deref().unwrap_or_default());
-        Some(token(&queue, self.message_id.as_deref()?))
-    }
 }
 
 impl Source for ActiveMqEvent {
@@ -182,25 +171,25 @@ impl Source for ActiveMqEvent {
         message.message_id.as_deref()
     }
 
+    /// Joins broker, queue and id: copies of one message in several queues have one id.
     fn token(message: &ActiveMqMessage) -> Option<Cow<'_, str>> {
-        message.token().map(Cow::Owned)
+        let broker = message.broker.as_deref()?;
+        let queue = token(broker, message.queue.as_deref().unwrap_or_default());
+        Some(Cow::Owned(token(&queue, message.message_id.as_deref()?)))
     }
 
     fn body(message: &ActiveMqMessage) -> Result<&[u8], BodyError> {
-        message.body()
+        message.data.bytes()
     }
 
     fn origin(message: &ActiveMqMessage) -> Option<&str> {
         message.queue.as_deref()
     }
 
+    /// Gives the queue. Lambda promises no order: by default, up to five invocations read one queue
+    /// side by side.
     fn order_key(message: &ActiveMqMessage) -> Option<&str> {
         message.queue.as_deref()
-    }
-
-    /// Lambda promises no order: by default, up to five invocations read one queue side by side.
-    fn is_ordered(_: &ActiveMqMessage) -> bool {
-        false
     }
 
     /// The broker says that a delivery is repeated, but not how often.

@@ -167,10 +167,6 @@ impl RabbitMqMessage {
         self.data.bytes().ok()
     }
 
-    fn body(&self) -> Result<&[u8], BodyError> {
-        self.data.bytes()
-    }
-
     fn message_id(&self) -> Option<&str> {
         let id = self.properties.message_id.as_deref();
         id.filter(|id| !id.is_empty())
@@ -179,12 +175,6 @@ impl RabbitMqMessage {
     /// The message id, or the message's place in the event: the broker gives no id.
     fn id(&self) -> &str {
         self.message_id().unwrap_or(&self.place)
-    }
-
-    /// Copies of one message in several queues have one id, so the queue is in the token.
-    fn token(&self) -> Option<String> {
-        let queue = token(self.broker.as_deref()?, &self.queue_and_host);
-        Some(token(&queue, self.message_id()?))
     }
 }
 
@@ -207,25 +197,24 @@ impl Source for RabbitMqEvent {
         Some(message.id())
     }
 
+    /// Joins broker, queue and id: copies of one message in several queues have one id.
     fn token(message: &RabbitMqMessage) -> Option<Cow<'_, str>> {
-        message.token().map(Cow::Owned)
+        let queue = token(message.broker.as_deref()?, &message.queue_and_host);
+        Some(Cow::Owned(token(&queue, message.message_id()?)))
     }
 
     fn body(message: &RabbitMqMessage) -> Result<&[u8], BodyError> {
-        message.body()
+        message.data.bytes()
     }
 
     fn origin(message: &RabbitMqMessage) -> Option<&str> {
         Some(&*message.queue_and_host).filter(|queue| !queue.is_empty())
     }
 
+    /// Gives the queue. Lambda promises no order: a message that is delivered again may come after a
+    /// later one.
     fn order_key(message: &RabbitMqMessage) -> Option<&str> {
         Some(&message.queue_and_host)
-    }
-
-    /// Lambda promises no order: a message that is delivered again may come after a later one.
-    fn is_ordered(_: &RabbitMqMessage) -> bool {
-        false
     }
 
     /// The broker says that a delivery is repeated, but not how often.

@@ -9,7 +9,7 @@ use aws_lambda_events::event::sqs::SqsMessage;
 use aws_sdk_sqs::Client;
 use tokio::time::{Instant, timeout_at};
 
-use crate::batch::{Defer, Deferral};
+use crate::batch::Deferral;
 use crate::protocol::clock::{Clock, EpochMillis, SystemClock};
 use crate::sqs::{BatchLayer, code_of};
 
@@ -98,6 +98,13 @@ impl Visibility {
         }
     }
 
+    fn deferral(&self, message: &SqsMessage) -> Deferral {
+        let (visibility, receipt) = (self.clone(), self.receipt(message));
+        Box::new(move |free_at, until| {
+            Box::pin(async move { visibility.hide(&receipt, free_at, until).await })
+        })
+    }
+
     /// Hides the message until `free_at`.
     async fn hide(&self, receipt: &Receipt, free_at: Instant, until: Instant) {
         let left = free_at.saturating_duration_since(Instant::now());
@@ -134,22 +141,15 @@ impl Visibility {
     }
 }
 
-impl Defer<SqsMessage> for Visibility {
-    fn prepare(&self, message: &SqsMessage) -> Deferral {
-        let (visibility, receipt) = (self.clone(), self.receipt(message));
-        Box::new(move |free_at, until| {
-            Box::pin(async move { visibility.hide(&receipt, free_at, until).await })
-        })
-    }
-}
-
 impl<T, E> BatchLayer<T, E> {
     /// Keeps messages that are in flight elsewhere hidden until the other attempt's lease is over;
     /// [`Visibility`] says how. Default: they come back when the queue's visibility timeout is
     /// over.
     #[cfg_attr(docsrs, doc(cfg(feature = "visibility")))]
     pub fn visibility(self, visibility: Visibility) -> Self {
-        self.deferring(Arc::new(visibility))
+        self.deferring(Arc::new(move |message: &SqsMessage| {
+            visibility.deferral(message)
+        }))
     }
 }
 
@@ -160,8 +160,6 @@ impl fmt::Debug for Visibility {
             .finish_non_exhaustive()
     }
 }
-
-// The wire that is replaced is that of the feature `dynamodb`.
 
 /// The longest that SQS hides a message, from its receive on
 /// ([`ChangeMessageVisibility`](https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ChangeMessageVisibility.html)).
