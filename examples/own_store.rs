@@ -32,7 +32,7 @@ impl Store for OwnStore {
     /// In SQL: `SELECT … FOR UPDATE`, then an `INSERT` or `UPDATE`, in one transaction.
     async fn write(&self, write: &RecordWrite, deadline: Instant) -> Result<Answer, StoreError> {
         if Instant::now() >= deadline {
-            return Err(StoreError::Timeout);
+            return Err(StoreError::NotSent);
         }
         let mut rows = self.rows();
         let met = rows.get(write.id().as_str());
@@ -45,7 +45,7 @@ impl Store for OwnStore {
 
     async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
         if Instant::now() >= deadline {
-            return Err(StoreError::Timeout);
+            return Err(StoreError::NotSent);
         }
         Ok(self.rows().get(id.as_str()).cloned().map(Found::readable))
     }

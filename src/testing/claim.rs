@@ -20,6 +20,7 @@ use crate::engine::{Begun, Run};
 use crate::idempotency::Idempotency;
 use crate::protocol::digest::Digest;
 use crate::protocol::key::Key;
+use crate::store::process::Process;
 use crate::store::{MemoryStore, Store};
 use crate::testing::{ManualClock, TestError};
 
@@ -199,6 +200,11 @@ async fn begin(once: &Idempotency, key: &Key) -> Result<Run, TestError> {
 /// double of a service. [`cut_off`](Self::cut_off) runs the attempt until it gets there. Clones are
 /// one point.
 ///
+/// With the attempt end the tasks that this crate has spawned for it: those that send the writes of a
+/// batch together, and [detached](crate::Idempotency::run_detached) runs. Tasks that your own code has
+/// spawned go on, and write. A [`GroupedStore`](crate::store::GroupedStore) is part of a process: give
+/// each attempt that dies one of its own, around a store that they share.
+///
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering};
 /// use lambda_idempotency::testing::{Call, FaultyStore, ManualClock};
@@ -259,7 +265,8 @@ impl Crash {
         std::future::pending().await
     }
 
-    /// Runs the attempt until it reaches the point, and ends it there.
+    /// Runs the attempt until it reaches the point, and ends it there, with the tasks that this crate
+    /// has spawned for it.
     ///
     /// The attempt's future is leaked: a process that dies runs no destructor, whereas a future that
     /// is dropped releases its claim with the engine's next call.
@@ -272,12 +279,14 @@ impl Crash {
         &self,
         attempt: impl Future<Output = T>,
     ) -> Result<(), TestError> {
-        let attempt = Box::pin(attempt);
+        let process = Process::default();
+        let attempt = Box::pin(process.run(attempt));
         match select(attempt, pin!(self.reached.notified())).await {
             Either::Left((ended, _)) => Err(TestError::NotCrashed {
                 ended: format!("{ended:?}"),
             }),
             Either::Right(((), attempt)) => {
+                process.die();
                 mem::forget(attempt);
                 Ok(())
             }

@@ -30,7 +30,8 @@ impl ManualClock {
     }
 
     /// Moves the clock forward past the [`lease`](crate::Builder::lease) of each claim that this
-    /// engine has given by now: an attempt that died is taken over.
+    /// engine has given by now, a [renewed](crate::Builder::renewed_lease) one included, and past the
+    /// pause of [`RunAgainAfter`](crate::OnCrash::RunAgainAfter): an attempt that died is taken over.
     ///
     /// A claim that is bound to an invocation lasts until its deadline instead:
     /// [`advance`](Self::advance) passes it, where it is later. [`Crash`](super::Crash) has an
@@ -46,9 +47,9 @@ impl ManualClock {
     }
 
     /// Moves the clock forward past the [`retention`](crate::Builder::retention) of each outcome that
-    /// this engine has stored by now, 7 days unless it is set: the key is fresh again. A route or a
-    /// message whose retention is longer stays: [`advance`](Self::advance) by that time, and two
-    /// seconds for the margin of clocks.
+    /// this engine has stored by now, 7 days unless it is set: the key is fresh again. What a route, a
+    /// message or a layer keeps for longer stays (`InvokeLayer::sns` keeps outcomes for 30 days unless
+    /// it is set): [`advance`](Self::advance) by that time, and two seconds for the margin of clocks.
     ///
     /// ```
     /// use lambda_idempotency::testing::ManualClock;

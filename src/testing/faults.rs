@@ -26,6 +26,10 @@ mod tests;
 /// the same seed and the same calls give the same faults. Clones share the wire. Grouped calls go
 /// over it one by one, so each of a group meets its own fault.
 ///
+/// The times of faults are those of `tokio::time`, which a [`ManualClock`](super::ManualClock) doesn't
+/// move. Under `#[tokio::test(start_paused = true)]` (tokio's feature `test-util`) they cost a test no
+/// time, and `tokio::time::sleep` passes them.
+///
 /// ```
 /// use lambda_idempotency::testing::{Call, Fault, FaultyStore};
 /// use lambda_idempotency::{Idempotency, Key, Outcome, store::MemoryStore};
@@ -135,6 +139,15 @@ impl FaultyStore {
             made.await;
         }
         planned.crash.here().await
+    }
+
+    /// Sends the writes that are still on their way, without waiting until they are due.
+    pub async fn deliver_late(&self) {
+        let late = std::mem::take(&mut self.state().late);
+        for late in late {
+            // No caller waits for its answer any more.
+            let _ = self.inner.write(&late.write, answered_in_time()).await;
+        }
     }
 
     /// Stops all faults, and forgets those in the queue, and a crash. Late writes still arrive.
@@ -389,7 +402,7 @@ impl Call {
     }
 }
 
-/// A fault happens to one call.
+/// A fault happens to one call. Its time passes by `tokio::time`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Fault {

@@ -10,6 +10,9 @@ use serde_json::{Map, Value, json};
 
 use super::TestError;
 
+/// The domain of the function URL: an event of the same form with another domain is an HTTP API's.
+const URL_DOMAIN: &str = "y6u7i8o9p0.lambda-url.eu-central-1.on.aws";
+
 /// Makes an HTTP request as Lambda delivers it: the event of an API Gateway REST API or HTTP API,
 /// or of a function URL; or the request that `lambda_http` makes of it.
 ///
@@ -184,7 +187,9 @@ impl TestRequest {
     ///
     /// When the request is none that a function URL sends: its method or a header isn't valid.
     pub fn function_url(&self) -> Result<LambdaFunctionUrlRequest, TestError> {
-        Ok(serde_json::from_value(self.version_2("$default"))?)
+        let mut event = self.version_2("$default");
+        say(&mut event, "domainName", json!(URL_DOMAIN));
+        Ok(serde_json::from_value(event)?)
     }
 
     /// Makes the request that `lambda_http` makes of the event of an [HTTP API](Self::http_api).
@@ -198,10 +203,8 @@ impl TestRequest {
 
     /// Puts what an authorizer has verified into an event.
     fn authorize(&self, event: &mut Value, authorizer: Value) {
-        let context = event.get_mut("requestContext");
-        let context = context.and_then(Value::as_object_mut);
-        if let (Some(context), false) = (context, self.claims.is_empty()) {
-            context.insert("authorizer".to_owned(), authorizer);
+        if !self.claims.is_empty() {
+            say(event, "authorizer", authorizer);
         }
     }
 
@@ -233,6 +236,14 @@ impl TestRequest {
             "body": self.body,
             "isBase64Encoded": false
         })
+    }
+}
+
+/// Adds a member to what the source says about the request.
+fn say(event: &mut Value, name: &str, value: Value) {
+    let context = event.get_mut("requestContext");
+    if let Some(context) = context.and_then(Value::as_object_mut) {
+        context.insert(name.to_owned(), value);
     }
 }
 

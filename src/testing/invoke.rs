@@ -78,6 +78,10 @@ impl TestInvocation {
     }
 
     /// Sets the time that the invocation has, from now by the system's clock.
+    ///
+    /// Outside Lambda a handler goes on after it: set
+    /// [`at_deadline`](crate::Settings::at_deadline) to [`End`](crate::AtDeadline::End) to see what
+    /// Lambda does.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         let deadline = SystemTime::now() + timeout;
         let deadline = deadline.duration_since(UNIX_EPOCH).unwrap_or_default();

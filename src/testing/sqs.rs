@@ -105,7 +105,9 @@ impl TestMessage {
     }
 
     /// Makes the event of one batch, in this order. It has no deadline: set
-    /// `event.context.deadline`, in milliseconds since 1970, for one.
+    /// `event.context.deadline`, in milliseconds since 1970, for one. Outside Lambda handlers go on
+    /// after it: set [`at_deadline`](crate::Settings::at_deadline) to
+    /// [`End`](crate::AtDeadline::End) to see what Lambda does.
     pub fn batch(messages: impl IntoIterator<Item = Self>) -> LambdaEvent<SqsEvent> {
         let mut event = SqsEvent::default();
         event.records = messages.into_iter().map(Self::into).collect();

@@ -71,11 +71,13 @@ impl TestRecord {
     }
 
     /// Makes the event of records of one shard of a Kinesis data stream, in this order. It has no
-    /// deadline: set `event.context.deadline`, in milliseconds since 1970, for one.
+    /// deadline: set `event.context.deadline`, in milliseconds since 1970, for one. Outside Lambda
+    /// handlers go on after it: set [`at_deadline`](crate::Settings::at_deadline) to
+    /// [`End`](crate::AtDeadline::End) to see what Lambda does.
     ///
     /// # Errors
     ///
-    /// None: what is set can be sent.
+    /// When this crate can't read the event that it wrote, which is a mistake in the crate.
     pub fn kinesis(
         records: impl IntoIterator<Item = Self>,
     ) -> Result<LambdaEvent<KinesisEvent>, TestError> {
@@ -99,7 +101,7 @@ impl TestRecord {
     ///
     /// # Errors
     ///
-    /// None: what is set can be sent.
+    /// As [`kinesis`](Self::kinesis).
     pub fn kafka(
         records: impl IntoIterator<Item = Self>,
     ) -> Result<LambdaEvent<KafkaEvent>, TestError> {

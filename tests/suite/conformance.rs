@@ -7,7 +7,9 @@ use aws_sdk_dynamodb::types::KeyType;
 use lambda_idempotency::RecordId;
 use lambda_idempotency::StoreError;
 use lambda_idempotency::dynamodb::DynamoDbStore;
-use lambda_idempotency::protocol::record::{Basis, Found, RecordWrite, Takeover};
+use lambda_idempotency::protocol::record::{
+    Basis, Found, NewClaim, Record, RecordWrite, Takeover, Version,
+};
 use lambda_idempotency::store::transaction::{Commit, Committed, Write, WriteError};
 use lambda_idempotency::store::{Answer, MemoryStore, Store};
 use lambda_idempotency::testing::{TestError, conformance};
@@ -95,10 +97,74 @@ enum Flaw {
     ReadsStale,
     CommitsWithoutFence,
     CommitsOverAnything,
+    AmendsInTwoSteps,
+    AmendsOverATakeover,
+    IntervenesInTwoSteps,
+    FoldsCase,
+    CutsIds,
+    GroupsIgnoreDeadlines,
 }
 
 fn later() -> Instant {
     Instant::now() + Duration::from_secs(9)
+}
+
+impl<S: Store> Broken<S> {
+    async fn record(&self, id: &RecordId) -> Record {
+        let found = self.inner.load(id, later()).await.unwrap();
+        *found.unwrap().content.unwrap()
+    }
+
+    /// Reads, lets others write, and writes over what they wrote.
+    async fn in_two_steps(&self, write: &mut RecordWrite) {
+        match (self.how, write) {
+            (Flaw::AmendsInTwoSteps | Flaw::AmendsOverATakeover, RecordWrite::Amend(late)) => {
+                let read = self.record(&late.id).await;
+                tokio::task::yield_now().await;
+                let now = self.record(&late.id).await;
+                let overwrites = match self.how {
+                    Flaw::AmendsInTwoSteps => now != read,
+                    _ => now.owner != read.owner,
+                };
+                if !overwrites || read.owner.as_ref() != Some(&late.owner) {
+                    return;
+                }
+                let mut claim = NewClaim::new(
+                    late.id.clone(),
+                    late.owner.clone(),
+                    read.started_at.unwrap(),
+                    read.lease.unwrap(),
+                    read.expiration,
+                );
+                claim.fingerprint = read.fingerprint;
+                let restored = RecordWrite::TakeOver {
+                    seen: Version::of(&now),
+                    mode: Takeover::Fresh,
+                    claim,
+                };
+                self.inner.write(&restored, later()).await.unwrap();
+            }
+            (Flaw::IntervenesInTwoSteps, RecordWrite::Intervene(intervention)) => {
+                let read = self.record(&intervention.id).await;
+                tokio::task::yield_now().await;
+                if Version::of(&read) == intervention.seen {
+                    intervention.seen = Version::of(&self.record(&intervention.id).await);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The id as the store keeps it.
+    fn kept(&self, id: &RecordId) -> RecordId {
+        let text = id.as_str();
+        let kept = match self.how {
+            Flaw::FoldsCase => text.to_ascii_lowercase(),
+            Flaw::CutsIds => text.chars().take(1_000).collect(),
+            _ => return id.clone(),
+        };
+        RecordId::stored(kept).unwrap()
+    }
 }
 
 impl<S: Store> Store for Broken<S> {
@@ -116,7 +182,13 @@ impl<S: Store> Store for Broken<S> {
         };
         let mut deadline = deadline;
         let mut write = write.clone();
+        if found.is_some() {
+            self.in_two_steps(&mut write).await;
+        }
         match (self.how, &mut write) {
+            (_, RecordWrite::Create(claim)) if self.kept(&claim.id) != claim.id => {
+                claim.id = self.kept(&claim.id);
+            }
             (Flaw::IgnoresDeadlines, RecordWrite::Create(_)) => deadline = later(),
             (Flaw::TakesOverByOwnerOnly, RecordWrite::TakeOver { seen, .. }) => {
                 if let Some(found) = found.filter(|found| found.version.owner == seen.owner) {
@@ -218,7 +290,27 @@ impl<S: Store> Store for Broken<S> {
         if self.how == Flaw::ReadsStale {
             return Ok(None);
         }
-        self.inner.load(id, deadline).await
+        self.inner.load(&self.kept(id), deadline).await
+    }
+
+    async fn write_all(
+        &self,
+        writes: &[RecordWrite],
+        deadline: Instant,
+    ) -> Vec<Result<Answer, StoreError>> {
+        let deadline = match self.how {
+            Flaw::GroupsIgnoreDeadlines => later(),
+            // It is only single writes that do.
+            Flaw::IgnoresDeadlines if Instant::now() >= deadline => {
+                return writes.iter().map(|_| Err(StoreError::NotSent)).collect();
+            }
+            _ => deadline,
+        };
+        let mut answers = Vec::new();
+        for write in writes {
+            answers.push(self.write(write, deadline).await);
+        }
+        answers
     }
 
     async fn load_all(
@@ -285,6 +377,24 @@ async fn a_store_that_breaks_a_promise_is_found_out() {
         (
             Flaw::ReadsStale,
             "a_claim_on_a_fresh_key_applies_and_is_read_back_whole",
+        ),
+        (Flaw::AmendsInTwoSteps, "of_two_notes_at_once_both_stand"),
+        (
+            Flaw::AmendsOverATakeover,
+            "a_note_beside_the_end_of_its_claim_restores_nothing",
+        ),
+        (
+            Flaw::IntervenesInTwoSteps,
+            "of_an_intervention_and_a_late_write_at_once_one_applies",
+        ),
+        (
+            Flaw::FoldsCase,
+            "ids_that_look_alike_have_their_own_records",
+        ),
+        (Flaw::CutsIds, "ids_that_look_alike_have_their_own_records"),
+        (
+            Flaw::GroupsIgnoreDeadlines,
+            "a_group_after_its_deadline_is_not_sent",
         ),
     ] {
         let store = Broken {

@@ -1,6 +1,7 @@
 //! The promises of the helpers for users' tests, beyond those that `guide` shows.
 
 use std::io;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use lambda_http::aws_lambda_events::apigw::{
@@ -14,8 +15,8 @@ use lambda_idempotency::testing::{
     Call, Crash, FaultyStore, ManualClock, TestClaim, TestError, TestMessage, TestRequest,
 };
 use lambda_idempotency::{
-    Begun, Builder, Clock, Disposition, Ended, EpochMillis, Error, Idempotency, Key, OnCrash, Step,
-    StepError,
+    Begun, Builder, Claim, Clock, Disposition, Ended, EpochMillis, Error, Idempotency, Key,
+    OnCrash, Step, StepError, sqs,
 };
 use serde_json::{Value, json};
 use tower::{ServiceBuilder, ServiceExt};
@@ -172,7 +173,7 @@ async fn a_crash_after_the_claim_keeps_the_handler_from_running() {
         .build()
         .unwrap();
     let run = || {
-        let handler = async |claim: lambda_idempotency::Claim| Ok::<_, io::Error>(claim.attempt());
+        let handler = async |claim: Claim| Ok::<_, io::Error>(claim.attempt());
         once.run(Key::new("charge", "A-17"), None, handler)
     };
 
@@ -185,6 +186,102 @@ async fn a_crash_after_the_claim_keeps_the_handler_from_running() {
     assert!(matches!(run().await, Err(Error::InFlight { .. })));
     clock.pass_lease(&once);
     assert_eq!(run().await.unwrap().into_inner(), 2);
+}
+
+/// The second message has been handled when the process dies in the first, and its completion waits for
+/// the task that sends those of the batch together.
+#[tokio::test(start_paused = true)]
+async fn what_a_batch_has_gathered_is_not_sent_after_a_crash() {
+    let clock = ManualClock::default();
+    let once = engine_of("tests").clock(clock.clone()).build().unwrap();
+    let bodies = Arc::new(Mutex::new(Vec::new()));
+    let deliver = |crash: Option<Crash>| {
+        let bodies = Arc::clone(&bodies);
+        let handler = move |message: sqs::Message<u32>| {
+            let (bodies, crash) = (Arc::clone(&bodies), crash.clone());
+            async move {
+                bodies.lock().unwrap().push(message.body);
+                match crash {
+                    Some(crash) if message.body == 1 => crash.here().await,
+                    _ => Ok::<_, io::Error>(()),
+                }
+            }
+        };
+        let worker = ServiceBuilder::new()
+            .layer(sqs::BatchLayer::new(once.clone()))
+            .service_fn(handler);
+        let messages = ["1", "2"].map(|body| TestMessage::new(format!("m-{body}"), body));
+        worker.oneshot(TestMessage::batch(messages))
+    };
+
+    let sorted = || {
+        let mut handled = bodies.lock().unwrap().clone();
+        handled.sort_unstable();
+        handled
+    };
+
+    let crash = Crash::new();
+    crash.cut_off(deliver(Some(crash.clone()))).await.unwrap();
+    assert_eq!(sorted(), [1, 2]);
+    clock.pass_lease(&once);
+
+    let reply = deliver(None).await.unwrap();
+    assert!(reply.batch_item_failures.is_empty());
+    assert_eq!(sorted(), [1, 1, 2, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_detached_run_ends_with_its_process() {
+    let clock = ManualClock::default();
+    let once = engine_of("tests").clock(clock.clone()).build().unwrap();
+    let handled = Arc::new(Mutex::new(Vec::new()));
+    let charge = |order: &'static str| {
+        let handled = Arc::clone(&handled);
+        once.run_detached(Key::new("charge", order), None, move |claim| async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            handled.lock().unwrap().push(claim.attempt());
+            Ok::<_, io::Error>(())
+        })
+    };
+
+    let crash = Crash::new();
+    let point = crash.clone();
+    let dies = once.run(Key::new("charge", "A-17"), None, async |_| {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        point.here::<Result<(), io::Error>>().await
+    });
+    let attempt = async { tokio::join!(charge("A-18"), dies) };
+    crash.cut_off(attempt).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    assert!(handled.lock().unwrap().is_empty());
+
+    clock.pass_lease(&once);
+    charge("A-18").await.unwrap();
+    assert_eq!(*handled.lock().unwrap(), [2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_has_passed_when_another_attempt_may_run() {
+    let changes: [fn(Builder) -> Builder; 2] = [
+        |builder| {
+            let short = builder.lease(Duration::from_secs(9));
+            short.renewed_lease(Duration::from_mins(5))
+        },
+        |builder| builder.on_crash(OnCrash::RunAgainAfter(Duration::from_hours(3))),
+    ];
+    for change in changes {
+        let clock = ManualClock::default();
+        let once = change(engine_of("tests")).clock(clock.clone());
+        let once = once.build().unwrap();
+        let key = || Key::new("charge", "A-17");
+        let crash = Crash::new();
+        let dies = once.run(key(), None, |_| crash.here::<Result<u32, io::Error>>());
+        crash.cut_off(dies).await.unwrap();
+        clock.pass_lease(&once);
+        let attempt = async |claim: Claim| Ok::<_, io::Error>(claim.attempt());
+        let again = once.run(key(), None, attempt).await;
+        assert_eq!(again.unwrap().into_inner(), 2);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -284,6 +381,8 @@ async fn the_events_of_each_source_are_recognised_as_retries() {
 
     let url = order().function_url().unwrap();
     assert_eq!(url.request_context.http.method.as_deref(), Some("POST"));
+    let domain = url.request_context.domain_name.unwrap();
+    assert_eq!(domain, "y6u7i8o9p0.lambda-url.eu-central-1.on.aws");
     assert_eq!(url.raw_path.as_deref(), Some("/shops/7/orders"));
     let headers = order().header("accept", "a").header("Accept", "b");
     assert_eq!(headers.function_url().unwrap().headers["accept"], "a,b");

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::protocol::clock::{Clock, EpochMillis, EpochSeconds, SystemClock};
 use crate::protocol::fingerprint::Fingerprint;
-use crate::protocol::key::{Key, Namespace, RecordId};
+use crate::protocol::key::{Key, MAX_ID_BYTES, Namespace, RecordId};
 use crate::protocol::record::{
     Completion, Found, NewClaim, Owner, Record, RecordWrite, Release, Renewal, Status,
     StoredOutcome, Version,
@@ -40,6 +40,20 @@ impl<'a> Bench<'a> {
         Key::new("conformance", name)
             .resolve(&self.namespace, usize::MAX)
             .map_err(|error| error.to_string())
+    }
+
+    /// Makes an id that begins as those of this run do, and ends with this text.
+    pub(super) fn raw_id(&self, text: &str) -> Result<RecordId, String> {
+        let id = format!("{}#{text}", self.namespace.as_str());
+        Key::raw("conformance", id)
+            .resolve(&self.namespace, usize::MAX)
+            .map_err(|error| error.to_string())
+    }
+
+    /// Returns the number of bytes that the text of a [raw id](Self::raw_id) may have.
+    pub(super) fn most_of_a_raw_id(&self) -> usize {
+        let most = self.store.max_id_bytes().min(MAX_ID_BYTES);
+        most.saturating_sub(self.namespace.as_str().len() + 1)
     }
 
     /// Makes a claim with its own owner, on the record of this name.
@@ -169,6 +183,16 @@ pub(super) fn soon() -> Instant {
 
 pub(super) fn ok<T>(result: Result<T, StoreError>) -> Result<T, String> {
     result.map_err(|error| format!("the store failed: {error}"))
+}
+
+/// Checks the answer to a call whose deadline had passed.
+pub(super) fn not_sent<T: Debug>(what: &str, answer: &Result<T, StoreError>) -> Check {
+    match answer {
+        Err(StoreError::NotSent) => Ok(()),
+        other => Err(format!(
+            "{what} after its deadline: expected `NotSent`, found {other:?}"
+        )),
+    }
 }
 
 #[allow(

@@ -9,8 +9,8 @@ use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::journal::{StepEntry, StepNote, StepResult, StepState};
 use crate::protocol::packed::{PackedOutcome, Place};
 use crate::protocol::record::{
-    Amendment, Completion, Ended, Intervention, NewClaim, Omission, RELEASED, Record, RecordWrite,
-    Status, StoredOutcome, Takeover, Version,
+    Amendment, Completion, Ended, Found, Intervention, NewClaim, Omission, RELEASED, Record,
+    RecordWrite, Status, StoredOutcome, Takeover, Version,
 };
 use crate::protocol::transition;
 use crate::store::Answer;
@@ -365,6 +365,82 @@ pub(super) async fn of_a_takeover_and_a_late_write_at_once_one_applies(bench: &B
             owner == Some(successor.owner),
             taken,
         )?;
+    }
+    Ok(())
+}
+
+/// A store that compares the version and writes in a second request lets both apply.
+pub(super) async fn of_an_intervention_and_a_late_write_at_once_one_applies(
+    bench: &Bench<'_>,
+) -> Check {
+    for number in 0..8 {
+        let first = bench.claimed(&format!("ended-at-once-{number}")).await?;
+        let seen = bench.record(&first.id).await?;
+        let late: RecordWrite = match number % 4 {
+            0 => bench.completion(&first, "1").into(),
+            1 => bench.release(&first)?.into(),
+            2 => bench
+                .renewal(&first, first.lease + Duration::from_mins(1))
+                .into(),
+            _ => resumed(&first, &seen)?,
+        };
+        let write = over(&first, &seen, Ended::Released { last_error: None })?;
+        let write = RecordWrite::Intervene(write);
+        let expected = [&write, &late].map(|write| transition(Some(&seen), write));
+        let (ended, late) = join(bench.write(write), bench.write(late)).await;
+        let (ended, late) = (ended?.is_applied(), late?.is_applied());
+        same("the late write beside the intervention", late, !ended)?;
+        let [by_operator, by_late_write] = expected;
+        let expected = if ended { by_operator } else { by_late_write };
+        let expected = expected.ok_or("the write doesn't apply")?;
+        bench.has(&first.id, expected).await?;
+    }
+    Ok(())
+}
+
+/// Makes another attempt's claim over the record that was seen.
+fn resumed(first: &NewClaim, seen: &Record) -> Result<RecordWrite, String> {
+    let claim = NewClaim {
+        owner: owner()?,
+        attempt: 2,
+        ..first.clone()
+    };
+    Ok(RecordWrite::TakeOver {
+        seen: Version::of(seen),
+        mode: Takeover::Resume,
+        claim,
+    })
+}
+
+/// A store that reads the record, and writes it with the note in a second request, gives it back to its
+/// old owner.
+pub(super) async fn a_note_beside_the_end_of_its_claim_restores_nothing(
+    bench: &Bench<'_>,
+) -> Check {
+    for number in 0..6 {
+        let first = bench.claimed(&format!("noted-at-once-{number}")).await?;
+        let mut seen = bench.record(&first.id).await?;
+        let end = if number % 2 == 0 {
+            resumed(&first, &seen)?
+        } else {
+            over(&first, &seen, Ended::Released { last_error: None })?.into()
+        };
+        let late = amendment(&first);
+        let step = late.step.clone();
+        let (noted, ended) = join(bench.write(late), bench.write(end.clone())).await;
+        // It came before the end of the claim, or not at all.
+        if noted?.is_applied() {
+            seen.journal.put(step);
+        }
+        let expected = transition(Some(&seen), &end).ok_or("the write doesn't apply")?;
+        let Answer::Applied(left) = ended? else {
+            return Err("a note keeps a takeover or an intervention from applying".to_owned());
+        };
+        if matches!(end, RecordWrite::TakeOver { .. }) {
+            let stands = Some(Found::readable(expected.clone()));
+            same("the answer to the takeover", left, stands)?;
+        }
+        bench.has(&first.id, expected).await?;
     }
     Ok(())
 }

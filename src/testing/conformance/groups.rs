@@ -1,6 +1,8 @@
 //! Checks the grouped calls: the same conditions, one answer for each request, in their order.
 
-use super::bench::{Bench, Check, ok, owner, same, soon};
+use tokio::time::Instant;
+
+use super::bench::{Bench, Check, not_sent, ok, owner, same, soon};
 use crate::protocol::key::RecordId;
 use crate::protocol::record::{Found, NewClaim, RecordWrite, Status};
 use crate::store::{Answer, StoreError};
@@ -189,4 +191,32 @@ pub(super) async fn an_empty_group_is_answered(bench: &Bench<'_>) -> Check {
         0,
     )?;
     same("no reads", bench.store.load_all(&[], soon()).await.len(), 0)
+}
+
+pub(super) async fn a_group_after_its_deadline_is_not_sent(bench: &Bench<'_>) -> Check {
+    let held = bench.claimed("late-group-held").await?;
+    let before = bench.load(&held.id).await?;
+    let new = [bench.claim("late-group-1")?, bench.claim("late-group-2")?];
+    let [first, second] = new.clone();
+    let writes: [RecordWrite; 3] = [
+        first.into(),
+        second.into(),
+        bench.completion(&held, "1").into(),
+    ];
+    let ids = writes.each_ref().map(|write| write.id().clone());
+    let passed = Instant::now();
+    let written = bench.store.write_all(&writes, passed).await;
+    same("the number of answers", written.len(), writes.len())?;
+    for answer in &written {
+        not_sent("a write of a group", answer)?;
+    }
+    let read = bench.store.load_all(&ids, passed).await;
+    same("the number of answers", read.len(), ids.len())?;
+    for answer in &read {
+        not_sent("a read of a group", answer)?;
+    }
+    for claim in &new {
+        same("the record", bench.load(&claim.id).await?, None)?;
+    }
+    same("the record", bench.load(&held.id).await?, before)
 }

@@ -115,3 +115,22 @@ async fn a_copied_write_is_answered_and_arrives_once_more() {
     let met = wire.met();
     assert_eq!(met.get(&(Call::Create, "copied")), Some(&1));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_late_is_delivered_when_the_test_says_so() {
+    let wire = wire(Fault::Late(Duration::from_hours(1)));
+    let claim = claim();
+    let lost = wire.write(&claim.clone().into(), in_a_minute()).await;
+    assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
+    assert_eq!(wire.load(&claim.id, in_a_minute()).await.unwrap(), None);
+    wire.deliver_late().await;
+    let found = wire.load(&claim.id, in_a_minute()).await.unwrap();
+    assert_eq!(found.unwrap().version.owner.as_deref(), Some("me"));
+    assert!(wire.state().late.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wire_without_faults_keeps_the_contract() {
+    let wire = FaultyStore::new(MemoryStore::new());
+    crate::testing::conformance(&wire).await.unwrap();
+}
