@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use lambda_idempotency::Fingerprint;
 use lambda_idempotency::protocol::journal::{Journal, StepEntry, StepNote};
-use lambda_idempotency::protocol::record::{
-    Found, LAYOUT, Owner, Record, Status, StoredOutcome, Version,
+use lambda_idempotency::protocol::record::{Found, Owner, Record, Version};
+use lambda_idempotency::protocol::stored::{
+    Entry, Fields, OutcomeParts, read_json, read_record, required,
 };
-use lambda_idempotency::protocol::stored::{Entry, OutcomeParts};
-use lambda_idempotency::{EpochMillis, EpochSeconds, Fingerprint};
 
 use crate::statement::OPEN;
 use crate::value::{Cell, Value};
@@ -83,8 +83,8 @@ pub(crate) fn decode(cells: &[Cell]) -> Option<Found> {
     // Without a status there is no row: the column is never NULL.
     version.status = Some(status?);
     version.owner = row.text("owner").ok().flatten();
-    version.lease = row.int("lease").ok().flatten();
-    version.expiration = row.int("expiration").ok().flatten();
+    version.lease = row.number("lease").ok().flatten();
+    version.expiration = row.number("expiration").ok().flatten();
     Some(match row.record() {
         Ok(record) => Found::readable(record),
         Err(reason) => Found::unreadable(version, reason),
@@ -92,6 +92,31 @@ pub(crate) fn decode(cells: &[Cell]) -> Option<Found> {
 }
 
 struct Row<'a>(&'a [Cell]);
+
+impl Fields for Row<'_> {
+    fn text(&self, name: &str) -> Result<Option<String>, String> {
+        match self.cell(name) {
+            Cell::Null => Ok(None),
+            Cell::Text(text) => Ok(Some(text.clone())),
+            _ => Err(format!("`{name}` is no text")),
+        }
+    }
+
+    fn number(&self, name: &str) -> Result<Option<i64>, String> {
+        match self.cell(name) {
+            Cell::Null => Ok(None),
+            Cell::Int(number) => Ok(Some(*number)),
+            _ => Err(format!("`{name}` is no number")),
+        }
+    }
+
+    fn bytes(&self, name: &str) -> Option<Vec<u8>> {
+        match self.cell(name) {
+            Cell::Bytes(bytes) => Some(bytes.clone()),
+            _ => None,
+        }
+    }
+}
 
 impl Row<'_> {
     fn cell(&self, name: &str) -> &Cell {
@@ -101,81 +126,22 @@ impl Row<'_> {
             .unwrap_or(&Cell::Null)
     }
 
-    fn text(&self, name: &str) -> Result<Option<String>, String> {
-        match self.cell(name) {
-            Cell::Null => Ok(None),
-            Cell::Text(text) => Ok(Some(text.clone())),
-            _ => Err(format!("`{name}` is no text")),
-        }
-    }
-
-    fn int(&self, name: &str) -> Result<Option<i64>, String> {
-        match self.cell(name) {
-            Cell::Null => Ok(None),
-            Cell::Int(number) => Ok(Some(*number)),
-            _ => Err(format!("`{name}` is no number")),
-        }
-    }
-
     fn record(&self) -> Result<Record, String> {
-        let layout = self.int("layout")?;
-        if let Some(other) = layout.filter(|layout| *layout != LAYOUT) {
-            return Err(format!(
-                "layout version {other}, where this release knows {LAYOUT}"
-            ));
-        }
-        let status = required("status", self.text("status")?)?;
-        if status == OPEN {
+        if self.text("status")?.as_deref() == Some(OPEN) {
             return Err(
                 "its handler sent COMMIT itself: what it wrote until then is written, and its \
                  outcome is not; remove COMMIT from the handler"
                     .to_owned(),
             );
         }
-        let status = Status::parse(&status).ok_or("`status` is unknown")?;
-        let expiration = required("expiration", self.int("expiration")?)?;
-        let mut record = Record::new(status, EpochSeconds(expiration));
-        record.layout = layout;
-        record.owner = self.text("owner")?.map(Owner::from_stored);
-        record.lease = self.int("lease")?.map(EpochMillis);
-        let attempt = required("attempt", self.int("attempt")?)?;
-        record.attempt = u32::try_from(attempt).map_err(|_| "`attempt` is no count")?;
-        record.fingerprint = self.text("fingerprint")?.map(Fingerprint::from_stored);
-        record.last_error = self.text("last_error")?;
-        record.started_at = self.int("started_at")?.map(EpochMillis);
-        record.completed_at = self.int("completed_at")?.map(EpochMillis);
-        record.outcome = self.outcome()?;
-        record.journal = self.journal()?;
-        if layout.is_some() {
-            required("owner", record.owner.as_ref())?;
-        }
-        if status == Status::InProgress {
-            required("lease", record.lease)?;
-        } else {
-            required("outcome", record.outcome.as_ref())?;
-        }
-        Ok(record)
-    }
-
-    fn outcome(&self) -> Result<Option<StoredOutcome>, String> {
-        let content = match self.cell("content") {
-            Cell::Bytes(content) => Some(content.clone()),
-            _ => None,
-        };
-        let parts = OutcomeParts {
-            inline: self.text("outcome")?,
-            omitted: self.text("omitted")?,
-            packed: self.text("packed")?,
-            content,
-        };
-        parts.read()
+        read_record(self, "layout", Self::journal)
     }
 
     /// A step that can't be understood might be one that must not run again.
     fn journal(&self) -> Result<Journal, String> {
         let text = required("journal", self.text("journal")?)?;
         let entries: BTreeMap<String, Entry> =
-            serde_json::from_str(&text).map_err(|error| format!("`journal`: {error}"))?;
+            read_json(&text).map_err(|reason| format!("`journal`: {reason}"))?;
         let mut journal = Journal::default();
         for (name, entry) in entries {
             let entry = entry
@@ -185,8 +151,4 @@ impl Row<'_> {
         }
         Ok(journal)
     }
-}
-
-fn required<T>(name: &str, value: Option<T>) -> Result<T, String> {
-    value.ok_or_else(|| format!("`{name}` is missing"))
 }

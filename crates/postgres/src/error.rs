@@ -1,7 +1,7 @@
 //! The store's own errors, by what an operator does about them.
 
 use std::error::Error as StdError;
-use std::fmt;
+use std::{fmt, io, iter};
 
 use lambda_idempotency::StoreError;
 
@@ -191,7 +191,8 @@ impl PostgresError {
     /// Reads an error without the server's answer.
     pub(crate) fn unanswered(source: impl StdError + Send + Sync + 'static) -> Self {
         let text = source.to_string();
-        let problem = if text.contains("TLS") || text.contains("SSL") {
+        let says_tls = text.contains("TLS") || text.contains("SSL");
+        let problem = if says_tls && !is_lost(&source) {
             Problem::Tls
         } else {
             Problem::Unreachable
@@ -212,7 +213,10 @@ impl PostgresError {
     /// Tells whether its connection may serve another request: once the server has answered, nothing is open on it. One to a server that reads
     /// only may not: after a failover another is the primary.
     pub(crate) fn keeps_connection(&self) -> bool {
-        !matches!(self.problem, Problem::Unreachable | Problem::ReadOnly)
+        !matches!(
+            self.problem,
+            Problem::Unreachable | Problem::Tls | Problem::ReadOnly
+        )
     }
 
     /// Gives it to the engine, where it says more than its code: whatever a statement of the caller's
@@ -226,6 +230,29 @@ impl PostgresError {
             _ => self,
         }
     }
+}
+
+/// Tells whether a connection was lost, or not made: also one that ends without a word of TLS, which the
+/// text of its error then names.
+fn is_lost(error: &(dyn StdError + 'static)) -> bool {
+    iter::successors(Some(error), |error| (*error).source())
+        .filter_map(|error| error.downcast_ref::<io::Error>())
+        .any(|error| {
+            matches!(
+                error.kind(),
+                io::ErrorKind::UnexpectedEof
+                    | io::ErrorKind::ConnectionReset
+                    | io::ErrorKind::ConnectionAborted
+                    | io::ErrorKind::ConnectionRefused
+                    | io::ErrorKind::BrokenPipe
+                    | io::ErrorKind::NotConnected
+                    | io::ErrorKind::WriteZero
+                    | io::ErrorKind::TimedOut
+                    | io::ErrorKind::HostUnreachable
+                    | io::ErrorKind::NetworkUnreachable
+                    | io::ErrorKind::NetworkDown
+            )
+        })
 }
 
 impl From<Problem> for PostgresError {
@@ -282,6 +309,53 @@ impl From<PostgresError> for StoreError {
             | Problem::Rows { .. }
             | Problem::Nul
             | Problem::Refused => Self::Rejected(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `tokio-postgres` says it.
+    #[derive(Debug, thiserror::Error)]
+    #[error("error performing TLS handshake")]
+    struct Handshake(#[source] io::Error);
+
+    #[test]
+    fn a_connection_that_is_lost_under_tls_is_no_disagreement_about_it() {
+        let closed = "peer closed connection without sending TLS close_notify";
+        for kind in [
+            io::ErrorKind::UnexpectedEof,
+            io::ErrorKind::ConnectionReset,
+            io::ErrorKind::ConnectionAborted,
+            io::ErrorKind::BrokenPipe,
+        ] {
+            let lost = || io::Error::new(kind, closed);
+            for error in [
+                PostgresError::unanswered(sqlx::Error::Io(lost())),
+                PostgresError::unanswered(sqlx::Error::Tls(lost().into())),
+                PostgresError::unanswered(Handshake(lost())),
+            ] {
+                assert_eq!(error.problem(), Problem::Unreachable, "{error}");
+                assert!(!error.keeps_connection(), "{error}");
+                let error = StoreError::from(error);
+                assert!(error.may_have_applied(), "{error:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_server_without_tls_and_one_that_is_not_trusted_are_named() {
+        let untrusted = || {
+            let words = "invalid peer certificate: UnknownIssuer";
+            io::Error::new(io::ErrorKind::InvalidData, words)
+        };
+        for error in [
+            PostgresError::unanswered(sqlx::Error::Tls("server does not support TLS".into())),
+            PostgresError::unanswered(Handshake(untrusted())),
+        ] {
+            assert_eq!(error.problem(), Problem::Tls, "{error}");
         }
     }
 }

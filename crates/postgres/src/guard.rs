@@ -69,6 +69,19 @@ async fn applied<P: Pool>(
     })
 }
 
+/// Runs a write that applies now, or had applied before.
+async fn applied_once<P: Pool>(
+    transaction: &mut Transaction<P>,
+    write: Sql,
+) -> Result<Guarded, PostgresError> {
+    let Sql {
+        statement, values, ..
+    } = write;
+    let statement =
+        format!("WITH done AS ({statement} RETURNING true) SELECT EXISTS (SELECT FROM done), true");
+    applied(transaction, &statement, &values).await
+}
+
 /// Names a table, perhaps with its schema, or a column.
 fn quoted(name: &str) -> String {
     let parts = name

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::columns::decode;
 use crate::driver::Pool;
 use crate::error::{PostgresError, Problem};
+use crate::store::single::Over;
 use crate::table::{TableName, TableNameError, Tables};
 use crate::transaction::{Isolation, OpenIds};
 use crate::value::{Cell, Value, first};
@@ -179,7 +180,7 @@ impl<P: Pool> PostgresStore<P> {
             |ready| &ready.statements.sweep_outcomes,
         ];
         for table in tables {
-            let work = self.pooled(table, &values, Instant::now() + self.timeout);
+            let work = self.answer(Over::Pool, table, &values, Instant::now() + self.timeout);
             match first(&self.in_time(work).await?) {
                 Some(Cell::Int(count)) => deleted += count.unsigned_abs(),
                 _ => return Err(Problem::Refused.into()),
@@ -223,7 +224,12 @@ impl<P: Pool> PostgresStore<P> {
     ) -> Result<Vec<(String, Found)>, StoreError> {
         let values = [Value::from(after), limit.into()];
         let rows = self
-            .query(|ready| &ready.statements.page, &values, deadline)
+            .query(
+                Over::Pool,
+                |ready| &ready.statements.page,
+                &values,
+                deadline,
+            )
             .await?;
         let read = |row: &Vec<Cell>| match row.split_first() {
             Some((Cell::Text(id), columns)) => Some((id.clone(), decode(columns)?)),
@@ -240,7 +246,12 @@ impl<P: Pool> PostgresStore<P> {
     /// As those of a request.
     pub async fn estimated_records(&self, deadline: Instant) -> Result<u64, StoreError> {
         let rows = self
-            .query(|ready| &ready.statements.estimate, &[], deadline)
+            .query(
+                Over::Pool,
+                |ready| &ready.statements.estimate,
+                &[],
+                deadline,
+            )
             .await?;
         Ok(match first(&rows) {
             Some(Cell::Int(count)) => u64::try_from(*count).unwrap_or(0),

@@ -2,7 +2,7 @@
 
 use lambda_idempotency::store::version::{Form, Version};
 
-use super::{Guarded, Values, applied, columns, quoted};
+use super::{Guarded, Values, applied, applied_once, columns, quoted};
 use crate::Pool;
 use crate::error::PostgresError;
 use crate::sql::Sql;
@@ -72,13 +72,7 @@ impl Latest {
         &self,
         transaction: &mut Transaction<P>,
     ) -> Result<Guarded, PostgresError> {
-        let Sql {
-            statement, values, ..
-        } = self.clone().into();
-        let statement = format!(
-            "WITH done AS ({statement} RETURNING true) SELECT EXISTS (SELECT FROM done), true"
-        );
-        let guarded = applied(transaction, &statement, &values).await?;
+        let guarded = applied_once(transaction, self.clone().into()).await?;
         let Form::Text { kind, .. } = self.version.form() else {
             return Ok(guarded);
         };

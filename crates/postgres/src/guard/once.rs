@@ -1,6 +1,6 @@
 //! Lets an operation that isn't naturally idempotent pass once for each event.
 
-use super::{Guarded, Values, applied, quoted};
+use super::{Guarded, Values, applied_once, quoted};
 use crate::Pool;
 use crate::error::PostgresError;
 use crate::sql::Sql;
@@ -64,13 +64,7 @@ impl Once {
         &self,
         transaction: &mut Transaction<P>,
     ) -> Result<Guarded, PostgresError> {
-        let Sql {
-            statement, values, ..
-        } = self.clone().into();
-        let statement = format!(
-            "WITH done AS ({statement} RETURNING true) SELECT EXISTS (SELECT FROM done), true"
-        );
-        applied(transaction, &statement, &values).await
+        applied_once(transaction, self.clone().into()).await
     }
 }
 

@@ -17,6 +17,7 @@ use crate::driver::{Connection, Pool, Session};
 use crate::error::{PostgresError, Problem};
 use crate::sql::{Met, Sql};
 use crate::statement;
+use crate::store::single::Over;
 use crate::table::Tables;
 use crate::transaction::{Slot, Xid};
 use crate::value::{Value, arrays};
@@ -47,8 +48,8 @@ impl<P: Pool> PostgresStore<P> {
             _ => {
                 let work = async {
                     let ready = self.ready().await?;
-                    let begin = ready.begin(READ_COMMITTED, Some(lock_until(deadline)));
                     let mut connection = self.free(deadline).await?;
+                    let begin = ready.begin(READ_COMMITTED, Some(lock_until(deadline)));
                     let written =
                         write_commit(ready, self.tables(), &begin, &mut connection, commit).await?;
                     if written.is_ok() {
@@ -71,7 +72,12 @@ impl<P: Pool> PostgresStore<P> {
     ) -> Result<Committed, StoreError> {
         let values = inserted(record, claim)?;
         let rows = self
-            .query(|ready| &ready.statements.insert, &values, deadline)
+            .query(
+                Over::Pool,
+                |ready| &ready.statements.insert,
+                &values,
+                deadline,
+            )
             .await?;
         let write = RecordWrite::Create(claim.clone());
         match rows.first().and_then(|row| answer(&write, row)) {

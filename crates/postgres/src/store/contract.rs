@@ -14,7 +14,9 @@ use super::PostgresStore;
 use super::request::{Kind, answer};
 use crate::columns::decode;
 use crate::driver::Pool;
+use crate::error::{PostgresError, Problem};
 use crate::sql::admit;
+use crate::store::single::Over;
 use crate::value::{Cell, Value, arrays};
 
 impl<P: Pool> Store for PostgresStore<P> {
@@ -62,6 +64,8 @@ impl<P: Pool> Store for PostgresStore<P> {
                         Some(answer) => Ok(answer),
                         None => self.write(write, deadline).await,
                     },
+                    // By itself it waits for no row but its own.
+                    Err(error) if is_group && is_of_a_lock(error) => Err(StoreError::NotSent),
                     // The server refuses a whole statement for one of its rows.
                     Err(StoreError::Rejected(_)) if is_group => self.write(write, deadline).await,
                     Err(error) => Err(copy(error)),
@@ -105,8 +109,13 @@ impl<P: Pool> Store for PostgresStore<P> {
     async fn keep(&self, outcome: &LargeOutcome, deadline: Instant) -> Result<Place, StoreError> {
         // The commit of an open transaction writes it.
         if !self.inner.open.leave(outcome) {
-            self.send_beside(|ready| &ready.statements.keep, &kept(outcome), deadline)
-                .await?;
+            self.query(
+                Over::Beside,
+                |ready| &ready.statements.keep,
+                &kept(outcome),
+                deadline,
+            )
+            .await?;
         }
         Ok(Place::Entry(outcome.owner.clone()))
     }
@@ -122,7 +131,12 @@ impl<P: Pool> Store for PostgresStore<P> {
         };
         let values = [Value::from(id.as_str()), owner.as_str().into()];
         let rows = self
-            .query(|ready| &ready.statements.fetch, &values, deadline)
+            .query(
+                Over::Pool,
+                |ready| &ready.statements.fetch,
+                &values,
+                deadline,
+            )
             .await?;
         let cell = rows.into_iter().flatten().next();
         Ok(cell.and_then(|cell| match cell {
@@ -143,7 +157,12 @@ impl<P: Pool> PostgresStore<P> {
         }
         let values = arrays(ids.iter().map(|id| vec![id.as_str().into()]));
         let rows = self
-            .query(|ready| &ready.statements.load, &values, deadline)
+            .query(
+                Over::Pool,
+                |ready| &ready.statements.load,
+                &values,
+                deadline,
+            )
             .await?;
         Ok(rows.iter().map(|row| decode(row)).collect())
     }
@@ -157,6 +176,15 @@ pub(super) fn kept(outcome: &LargeOutcome) -> [Value; 4] {
         outcome.content.clone().into(),
         outcome.expiration.0.into(),
     ]
+}
+
+/// Tells whether a row, or the table, was locked for too long.
+fn is_of_a_lock(error: &StoreError) -> bool {
+    let StoreError::Throttled(source) = error else {
+        return false;
+    };
+    let own = source.downcast_ref::<PostgresError>();
+    own.is_some_and(|own| own.problem() == Problem::Locked)
 }
 
 /// The answers to one group have one cause: each gets its kind and its words.

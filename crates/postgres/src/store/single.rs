@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use lambda_idempotency::StoreError;
-use lambda_idempotency::protocol::record::RecordWrite;
+use lambda_idempotency::protocol::record::{RELEASED, RecordWrite};
 use tokio::sync::MutexGuard;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -27,6 +27,17 @@ const IDLE: Duration = Duration::from_secs(5);
 /// The time in which a pool that isn't full gives a connection.
 const SOON: Duration = Duration::from_millis(500);
 
+/// The time for which a group waits for a lock at most: the others of it must not wait for one row.
+const LOCK_OF_A_GROUP: Duration = Duration::from_secs(1);
+
+/// The connection that a statement is sent over.
+pub(super) enum Over {
+    /// One of the pool, for which the statement waits.
+    Pool,
+    /// One for a run that may hold a connection of the pool: the store's own where the pool has none.
+    Beside,
+}
+
 enum Way<'a, P: Pool> {
     Pool(P::Connection),
     Reserved(MutexGuard<'a, Reserved<P>>),
@@ -44,60 +55,46 @@ impl<P: Pool> PostgresStore<P> {
             let ready = self.ready().await?;
             let (statement, values) = kind.request(&ready.statements, writes);
             // A write that begins something has no connection yet, and waits for one.
-            let way = match kind {
-                Kind::Create | Kind::TakeOver | Kind::Intervene => {
-                    Way::Pool(self.free(deadline).await?)
-                }
-                Kind::Renew | Kind::Amend | Kind::Complete | Kind::Release => self.way().await?,
+            let over = if writes.iter().any(|write| is_of_a_run(write)) {
+                Over::Beside
+            } else {
+                Over::Pool
             };
-            self.over(way, ready, statement, &values, deadline).await
+            let way = self.way(over, deadline).await?;
+            let longest = if writes.len() > 1 {
+                LOCK_OF_A_GROUP
+            } else {
+                Duration::MAX
+            };
+            self.send_over(way, ready, statement, &values, (longest, deadline))
+                .await
         };
         within(deadline, work).await
     }
 
-    /// Sends a statement that reads.
+    /// Sends one statement.
     pub(super) async fn query(
         &self,
+        over: Over,
         statement: fn(&Ready) -> &str,
         values: &[Value],
         deadline: Instant,
     ) -> Result<Rows, StoreError> {
-        within(deadline, self.pooled(statement, values, deadline)).await
+        within(deadline, self.answer(over, statement, values, deadline)).await
     }
 
-    /// Sends a statement over a connection of the pool, and waits for its answer without an end.
-    pub(super) async fn pooled(
+    /// Sends one statement, and waits for its answer without an end.
+    pub(super) async fn answer(
         &self,
+        over: Over,
         statement: fn(&Ready) -> &str,
         values: &[Value],
         deadline: Instant,
     ) -> Result<Rows, PostgresError> {
         let ready = self.ready().await?;
-        let way = Way::Pool(self.free(deadline).await?);
-        self.over(way, ready, statement(ready), values, deadline)
-            .await
-    }
-
-    /// Sends a statement for a run that may hold a connection of the pool.
-    pub(super) async fn send_beside(
-        &self,
-        statement: fn(&Ready) -> &str,
-        values: &[Value],
-        deadline: Instant,
-    ) -> Result<Rows, StoreError> {
-        within(deadline, self.beside(statement, values, deadline)).await
-    }
-
-    /// Sends such a statement, and waits for its answer without an end.
-    pub(super) async fn beside(
-        &self,
-        statement: fn(&Ready) -> &str,
-        values: &[Value],
-        deadline: Instant,
-    ) -> Result<Rows, PostgresError> {
-        let ready = self.ready().await?;
-        let way = self.way().await?;
-        self.over(way, ready, statement(ready), values, deadline)
+        let way = self.way(over, deadline).await?;
+        let lock = (Duration::MAX, deadline);
+        self.send_over(way, ready, statement(ready), values, lock)
             .await
     }
 
@@ -111,9 +108,16 @@ impl<P: Pool> PostgresStore<P> {
         }
     }
 
+    async fn way(&self, over: Over, deadline: Instant) -> Result<Way<'_, P>, PostgresError> {
+        match over {
+            Over::Pool => self.free(deadline).await.map(Way::Pool),
+            Over::Beside => self.beside().await,
+        }
+    }
+
     /// Takes a connection of the pool, or the store's own one where the pool has none: a run whose
     /// handler holds the last connection would else wait for itself.
-    async fn way(&self) -> Result<Way<'_, P>, PostgresError> {
+    async fn beside(&self) -> Result<Way<'_, P>, PostgresError> {
         let reserved = async {
             if !self.inner.pool.is_full() {
                 sleep(SOON).await;
@@ -128,15 +132,17 @@ impl<P: Pool> PostgresStore<P> {
         Ok(Way::Reserved(self.inner.reserved.lock().await))
     }
 
-    async fn over(
+    /// Sends one statement. It waits for locks for this time at most, and for an answer before this deadline.
+    async fn send_over(
         &self,
         way: Way<'_, P>,
         ready: &Ready,
         statement: &str,
         values: &[Value],
-        deadline: Instant,
+        (longest, deadline): (Duration, Instant),
     ) -> Result<Rows, PostgresError> {
-        let begin = ready.begin(READ_COMMITTED, Some(lock_until(deadline)));
+        // Once there is a connection.
+        let begin = || ready.begin(READ_COMMITTED, Some(lock_until(deadline).min(longest)));
         let is_usable = |answer: &Result<Rows, PostgresError>| {
             answer
                 .as_ref()
@@ -145,7 +151,8 @@ impl<P: Pool> PostgresStore<P> {
         };
         match way {
             Way::Pool(mut connection) => {
-                let answer = connection.session()?.alone(&begin, statement, values).await;
+                let session = connection.session()?;
+                let answer = session.alone(&begin(), statement, values).await;
                 if is_usable(&answer) {
                     connection.reuse();
                 }
@@ -156,12 +163,22 @@ impl<P: Pool> PostgresStore<P> {
                     Some((own, used)) if used.elapsed() < IDLE => own,
                     _ => self.inner.pool.reserve().await?,
                 };
-                let answer = own.alone(&begin, statement, values).await;
+                let answer = own.alone(&begin(), statement, values).await;
                 if is_usable(&answer) {
                     *place = Some((own, Instant::now()));
                 }
                 answer
             }
         }
+    }
+}
+
+/// Tells whether a write is of a run that may hold a connection: it renews the run, or ends it.
+fn is_of_a_run(write: &RecordWrite) -> bool {
+    match write {
+        // Without a lease it claims nothing: it ends a commit that may be late.
+        RecordWrite::Create(claim) | RecordWrite::TakeOver { claim, .. } => claim.lease == RELEASED,
+        RecordWrite::Intervene(_) => false,
+        _ => true,
     }
 }

@@ -3,9 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lambda_idempotency::{Error, Key, Outcome, StoreError};
+use lambda_idempotency::protocol::record::{
+    Completion, NewClaim, Owner, RecordWrite, StoredOutcome,
+};
+use lambda_idempotency::store::Store as _;
+use lambda_idempotency::{EpochMillis, EpochSeconds, Error, Key, Outcome, StoreError};
 use lambda_idempotency_postgres::{Pool, PostgresStore, Problem, Sql, TransactionError};
 use tokio::net::TcpListener;
+use tokio::time::Instant;
 
 use crate::support::{
     Engine, Failed, MINUTE, count, engine, eventually, name, once_there_is, patient, pool_of,
@@ -215,6 +220,42 @@ async fn a_claim_that_gave_up_on_an_open_transaction_is_not_written_later() {
     let waiting: i64 = look.query_one(&waiting, &[]).await.unwrap().get(0);
     assert_eq!(waiting, 0);
     assert_eq!(count(&store, &keys).await, 0);
+}
+
+/// The caller of each sends it alone then.
+#[tokio::test]
+async fn a_locked_record_holds_up_no_other_of_its_group() {
+    let (store, keys) = store_of(&url(), 4).await;
+    let once = engine(store.clone());
+    let soon = Instant::now() + MINUTE;
+    let (now, later) = (EpochMillis(1), EpochSeconds(4_102_444_800));
+    let owner = Owner::from_stored("me");
+    let mut completions = Vec::new();
+    for token in ["a", "b", "c"] {
+        let id = once.record_id(&Key::new("op", token)).unwrap();
+        let claim = NewClaim::new(id.clone(), owner.clone(), now, EpochMillis(9), later);
+        assert!(store.write(&claim.into(), soon).await.unwrap().is_applied());
+        let outcome = StoredOutcome::Inline("1".to_owned());
+        let completion = Completion::new(id, owner.clone(), outcome, now, later);
+        completions.push(RecordWrite::from(completion));
+    }
+    let mut client = pool_of(&url(), 1).get().await.unwrap();
+    let other = client.transaction().await.unwrap();
+    let lock = format!("SELECT FROM {keys} WHERE id = $1 FOR UPDATE");
+    let locked = completions[0].id().as_str();
+    assert_eq!(other.execute(&lock, &[&locked]).await.unwrap(), 1);
+    let answers = store.write_all(&completions, soon).await;
+    let are_left = answers
+        .iter()
+        .all(|answer| matches!(answer, Err(StoreError::NotSent)));
+    assert!(are_left, "{answers:?}");
+    for completion in &completions[1..] {
+        let answer = store.write(completion, soon).await;
+        assert!(answer.unwrap().is_applied());
+    }
+    other.commit().await.unwrap();
+    let answer = store.write(&completions[0], soon).await;
+    assert!(answer.unwrap().is_applied());
 }
 
 #[tokio::test]

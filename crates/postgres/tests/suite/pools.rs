@@ -4,9 +4,9 @@ use std::iter::repeat_with;
 use std::time::{Duration, SystemTime};
 
 use fastrand::Rng;
-use lambda_idempotency::protocol::record::{Owner, Renewal};
-use lambda_idempotency::store::Store as Records;
-use lambda_idempotency::store::transaction::{Commit, Write};
+use lambda_idempotency::protocol::record::{NewClaim, Owner, RELEASED, Renewal};
+use lambda_idempotency::store::transaction::{Commit, Committed, Write};
+use lambda_idempotency::store::{Answer, Store as Records};
 use lambda_idempotency::{EpochMillis, EpochSeconds, Error, Key, Outcome};
 use lambda_idempotency_postgres::{Pool, PostgresStore, Problem, Sql, TransactionError};
 use sqlx::postgres::PgPoolOptions;
@@ -86,6 +86,23 @@ async fn a_renewal_does_not_wait_for_the_pool() {
     };
     let renewed = store.write(&renewal.into(), Instant::now() + MINUTE).await;
     assert!(renewed.is_ok(), "{renewed:?}");
+    drop(taken);
+}
+
+/// It keeps a commit that may be late from applying, and claims nothing.
+#[tokio::test]
+async fn the_end_of_a_late_commit_does_not_wait_for_the_pool() {
+    let (store, _) = store_of(&url(), 1).await;
+    let once = engine(store.clone());
+    let taken = store.pool().get().await.unwrap();
+    let id = once.record_id(&Key::new("op", "a")).unwrap();
+    let (owner, now) = (
+        Owner::from_stored("none"),
+        EpochMillis::from(SystemTime::now()),
+    );
+    let end = NewClaim::new(id, owner, now, RELEASED, EpochSeconds(4_102_444_800));
+    let ended = store.write(&end.into(), Instant::now() + MINUTE).await;
+    assert!(ended.as_ref().is_ok_and(Answer::is_applied), "{ended:?}");
     drop(taken);
 }
 
@@ -193,6 +210,34 @@ async fn a_commit_that_gets_no_connection_was_not_sent() {
         .commit(Commit::new("token", None, &writes), soon)
         .await;
     assert_eq!(problem(&refused.unwrap_err()), Problem::PoolExhausted);
+}
+
+#[tokio::test]
+async fn a_commit_waits_for_locks_no_longer_than_the_pool_has_left_it() {
+    let (store, _) = store_of(&url(), 1).await;
+    let rows = table(&store, "milliseconds bigint").await;
+    store
+        .estimated_records(Instant::now() + MINUTE)
+        .await
+        .unwrap();
+    let taken = store.pool().get().await.unwrap();
+    let limit = "SELECT setting::bigint FROM pg_settings WHERE name = 'lock_timeout'";
+    let writes = [Write::from(Sql::new(format!("INSERT INTO {rows} {limit}")))];
+    let deadline = Instant::now() + MINUTE;
+    let free = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let left = deadline - Instant::now();
+        drop(taken);
+        left
+    };
+    let commit = store.commit(Commit::new("token", None, &writes), deadline);
+    let (committed, left) = tokio::join!(commit, free);
+    assert!(matches!(committed, Ok(Committed::Applied)), "{committed:?}");
+    let client = store.pool().get().await.unwrap();
+    let read = format!("SELECT milliseconds FROM {rows}");
+    let limit: i64 = client.query_one(&read, &[]).await.unwrap().get(0);
+    let longest = i64::try_from((left * 7 / 8).as_millis()).unwrap();
+    assert!(limit <= longest, "{limit} of {left:?}");
 }
 
 /// Lets the sessions of a role read only from now on, or write: as a name leads to the one server or the other.

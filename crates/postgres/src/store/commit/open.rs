@@ -15,6 +15,7 @@ use crate::error::{PostgresError, Problem};
 use crate::statement::STATE;
 use crate::store::contract::kept;
 use crate::store::ready::{Ready, within};
+use crate::store::single::Over;
 use crate::transaction::{Footing, Slot, Xid};
 use crate::value::{Cell, Value, arrays, first};
 
@@ -91,7 +92,7 @@ impl<P: Pool> PostgresStore<P> {
         let (mut pause, longest) = PAUSES;
         let asked = async {
             loop {
-                let rows = self.send_beside(|_| STATE, &xid, deadline).await;
+                let rows = self.query(Over::Beside, |_| STATE, &xid, deadline).await;
                 let refused = match rows.map(|rows| State::read(&rows)) {
                     Ok(State::Aborted) => return None,
                     Ok(State::Open) => Ok(None),
@@ -132,17 +133,21 @@ impl<P: Pool> PostgresStore<P> {
         let owner = found.version.owner.as_deref().into();
         let status = found.version.status.as_deref().into();
         let spoil = [id.into(), expiration, owner, status];
-        self.beside(|ready| &ready.statements.spoil, &spoil, deadline)
-            .await?;
+        let answer = self.answer(
+            Over::Beside,
+            |ready| &ready.statements.spoil,
+            &spoil,
+            deadline,
+        );
+        answer.await?;
         Ok(Committed::Fenced(self.found(id, deadline).await?))
     }
 
     /// Reads a record beside the pool.
     async fn found(&self, id: &str, deadline: Instant) -> Result<Option<Found>, PostgresError> {
         let id = arrays([vec![id.into()]]);
-        let rows = self
-            .beside(|ready| &ready.statements.load, &id, deadline)
-            .await?;
+        let answer = self.answer(Over::Beside, |ready| &ready.statements.load, &id, deadline);
+        let rows = answer.await?;
         Ok(rows.first().and_then(|row| decode(row)))
     }
 }

@@ -28,6 +28,24 @@ async fn transacted(
     .await
 }
 
+/// Inserts a row under a claim, perhaps before a statement that breaks, and doesn't tell.
+async fn inserted(
+    engine: &Engine<deadpool_postgres::Pool>,
+    rows: &str,
+    token: &str,
+    breaks: bool,
+) -> Done {
+    let handler = async |claim: Claim| {
+        let tx = engine.store.transaction(&claim).await?;
+        insert(&tx, rows).await?;
+        if breaks {
+            let _ = tx.batch_execute("SELECT 1 / 0").await;
+        }
+        Ok::<_, Failed>(1)
+    };
+    engine.once.run(Key::new("op", token), None, handler).await
+}
+
 #[tokio::test]
 async fn a_swallowed_error_of_a_statement_commits_nothing() {
     let store = store().await;
@@ -70,21 +88,12 @@ async fn a_swallowed_error_behind_a_savepoint_is_the_handlers_business() {
 async fn a_swallowed_error_under_a_claim_commits_nothing() {
     let store = store().await;
     let rows = table(&store, "n bigint").await;
-    let run = async |breaks: bool| {
-        engine(store.clone())
-            .run(Key::new("op", "a"), None, async |claim| {
-                let tx = store.transaction(&claim).await?;
-                insert(&tx, &rows).await?;
-                if breaks {
-                    let _ = tx.batch_execute("SELECT 1 / 0").await;
-                }
-                Ok::<i64, Failed>(1)
-            })
-            .await
-    };
-    assert_eq!(problem(&store_error(run(true).await)), Problem::Aborted);
+    let once = engine(store.clone());
+    let refused = inserted(&once, &rows, "a", true).await;
+    assert_eq!(problem(&store_error(refused)), Problem::Aborted);
     assert_eq!(count(&store, &rows).await, 0);
-    assert!(matches!(run(false).await, Ok(Outcome::Executed(1))));
+    let done = inserted(&once, &rows, "a", false).await;
+    assert!(matches!(done, Ok(Outcome::Executed(1))), "{done:?}");
     assert_eq!(count(&store, &rows).await, 1);
 }
 
@@ -100,24 +109,11 @@ async fn a_transaction_without_protection_commits_unless_a_statement_failed() {
                 builder.disabled(true)
             }
         });
-        let run = async |token: &str, breaks: bool| {
-            once.run(Key::new("op", token), None, async |claim| {
-                let tx = store.transaction(&claim).await?;
-                insert(&tx, &rows).await?;
-                if breaks {
-                    let _ = tx.batch_execute("SELECT 1 / 0").await;
-                }
-                Ok::<i64, Failed>(1)
-            })
-            .await
-        };
-        let done = run("a", false).await;
+        let done = inserted(&once, &rows, "a", false).await;
         assert!(done.is_ok(), "{observes}: {done:?}");
         assert_eq!(count(&store, &rows).await, 1, "{observes}");
-        assert_eq!(
-            problem(&store_error(run("b", true).await)),
-            Problem::Aborted
-        );
+        let refused = inserted(&once, &rows, "b", true).await;
+        assert_eq!(problem(&store_error(refused)), Problem::Aborted);
         assert_eq!(count(&store, &rows).await, 1, "{observes}");
         let done = transact(&once, Key::new("op", "c"), None, async |tx| {
             insert(tx, &rows).await?;
