@@ -99,7 +99,7 @@ impl From<Problem> for RedisStoreError {
 }
 
 impl RedisStoreError {
-    /// The error of a write whose replicas the server can't tell.
+    /// The error of a write whose replicas nobody can tell.
     pub(crate) fn not_replicated(wanted: u32, source: RedisError) -> Self {
         let problem = Problem::NotReplicated {
             acknowledged: 0,
@@ -146,11 +146,21 @@ fn problem_of(error: &RedisError) -> Problem {
     }
     let text = error.to_string();
     let has = |part: &str| text.contains(part);
-    if has("TLS") || has("InvalidContentType") || has("certificate") {
-        Problem::Tls
-    } else if error.is_io_error() || error.is_connection_dropped() || error.is_timeout() {
+    // An error that has no detail is the system's own: the connection was lost, whatever its words say of TLS.
+    let is_lost = error.is_timeout() || (error.is_connection_dropped() && error.detail().is_none());
+    // A cluster's client has the words alone.
+    if is_lost || has("close_notify") {
         Problem::Unreachable
-    // As a script reports it.
+    } else if has("TLS") || has("InvalidContentType") || has("certificate") {
+        Problem::Tls
+    } else if error.is_io_error() {
+        Problem::Unreachable
+    // As a script reports them: Redis until 7.0, Redis from 7.2 and Valkey, and the command's own answer.
+    } else if has("The user executing the script can't")
+        || has("ACL failure in script")
+        || has("NOPERM")
+    {
+        Problem::NoPermission
     } else if has("OOM ") {
         Problem::Full
     } else if has("READONLY") {
@@ -208,6 +218,8 @@ impl From<RedisStoreError> for StoreError {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::io;
+
     use redis::{Value, parse_redis_value};
 
     use super::*;
@@ -244,6 +256,54 @@ mod tests {
         }
         let moves = StoreError::from(RedisStoreError::from(answered("TRYAGAIN Multiple keys")));
         assert!(matches!(moves, StoreError::Conflict), "{moves:?}");
+    }
+
+    #[test]
+    fn a_connection_that_is_lost_under_tls_is_no_disagreement_about_it() {
+        let closed = "peer closed connection without sending TLS close_notify";
+        let lost = |kind| RedisError::from(io::Error::new(kind, closed));
+        let by_a_cluster = (ErrorKind::Io, "no connection", closed.to_owned());
+        for error in [
+            lost(io::ErrorKind::UnexpectedEof),
+            lost(io::ErrorKind::ConnectionReset),
+            lost(io::ErrorKind::ConnectionAborted),
+            lost(io::ErrorKind::BrokenPipe),
+            lost(io::ErrorKind::TimedOut),
+            RedisError::from(by_a_cluster),
+        ] {
+            let error = StoreError::from(RedisStoreError::from(error));
+            assert!(error.may_have_applied(), "{error:?}");
+        }
+        for words in [
+            "received corrupt message of type InvalidContentType",
+            "invalid peer certificate: UnknownIssuer",
+        ] {
+            let refused = io::Error::new(io::ErrorKind::InvalidData, words);
+            for error in [
+                RedisError::from(refused),
+                RedisError::from((ErrorKind::Io, "no connection", words.to_owned())),
+            ] {
+                let error = RedisStoreError::from(error);
+                assert_eq!(*error.problem(), Problem::Tls, "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_permission_that_a_script_lacks_is_named() {
+        for line in [
+            "NOPERM this user has no permissions to run the 'evalsha' command",
+            "ERR Error running script (call to f_1): @user_script:40: @user_script: 40: The user executing the script can't run this command or subcommand",
+            "ERR user_script:92: ERR The user executing the script can't run this command or subcommand script: f_1, on @user_script:92.",
+            "ERR The user executing the script can't access at least one of the keys mentioned in the command arguments script: f_1, on @user_script:92.",
+            "ERR ACL failure in script: User app has no permissions to run the 'hmget' command script: f_1, on @user_script:92.",
+            "ERR user_script:92: NOPERM No permissions to access a key script: f_1, on @user_script:92.",
+        ] {
+            let error = RedisStoreError::from(answered(line));
+            assert_eq!(*error.problem(), Problem::NoPermission, "{line}");
+            let error = StoreError::from(error);
+            assert!(matches!(error, StoreError::Denied(_)), "{line}: {error:?}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The connection of a store, and another one where it leads to no primary any more.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ type Anew<C> = Box<dyn Fn() -> RedisResult<C> + Send + Sync>;
 pub(crate) struct Line<C> {
     current: Mutex<Arc<C>>,
     anew: Option<Anew<C>>,
+    answers: AtomicU64,
 }
 
 impl Line<ConnectionManager> {
@@ -55,7 +57,13 @@ impl<C> Line<C> {
         Self {
             current: Mutex::new(Arc::new(connection)),
             anew: None,
+            answers: AtomicU64::new(0),
         }
+    }
+
+    /// Counts the requests so far that had an answer.
+    pub(crate) fn answers(&self) -> u64 {
+        self.answers.load(Ordering::Relaxed)
     }
 
     fn current(&self) -> Arc<C> {
@@ -78,6 +86,9 @@ impl<C: Connection> Line<C> {
     pub(crate) async fn send(&self, key: &[u8], commands: Pipeline) -> RedisResult<Vec<Value>> {
         let used = self.current();
         let answers = used.send(key, commands).await;
+        if answers.is_ok() {
+            self.answers.fetch_add(1, Ordering::Relaxed);
+        }
         let is_over = match &answers {
             // The manager connects again by itself where it has lost its connection. It keeps one for ever that the server refused, while it
             // loaded its data or had no room for another one.

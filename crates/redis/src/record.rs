@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use lambda_idempotency::protocol::journal::{StepEntry, StepNote};
-use lambda_idempotency::protocol::record::{
-    Found, LAYOUT, Owner, Record, Status, StoredOutcome, Version,
+use lambda_idempotency::protocol::journal::{Journal, StepEntry, StepNote};
+use lambda_idempotency::protocol::record::{Found, Record, StoredOutcome, Version};
+use lambda_idempotency::protocol::stored::{
+    Entry, Fields as StoredFields, OutcomeParts, read_json, read_record, required,
 };
-use lambda_idempotency::protocol::stored::{Entry, OutcomeParts};
-use lambda_idempotency::{EpochMillis, EpochSeconds, Fingerprint};
 
 pub(crate) const STATUS: &str = "status";
 pub(crate) const EXPIRATION: &str = "expiration";
@@ -60,9 +59,7 @@ pub(crate) fn entry(entry: &StepEntry) -> String {
 
 fn read_entry(text: &str) -> Result<StepEntry, String> {
     let (_, json) = text.split_once(' ').ok_or("a step has no revision")?;
-    // The parser's message would quote a result.
-    let entry: Entry = serde_json::from_str(json).map_err(|_| "a step is no JSON")?;
-    entry.read()
+    read_json::<Entry>(json)?.read()
 }
 
 /// Decodes a hash; `None` where the key is not there.
@@ -80,7 +77,7 @@ pub(crate) fn decode(fields: &Fields) -> Option<Found> {
 
 struct Hash<'a>(&'a Fields);
 
-impl Hash<'_> {
+impl StoredFields for Hash<'_> {
     fn text(&self, field: &str) -> Result<Option<String>, String> {
         let text = |bytes: &Vec<u8>| String::from_utf8(bytes.clone());
         let found = self.0.get(field).map(text).transpose();
@@ -92,6 +89,12 @@ impl Hash<'_> {
         found.map_err(|_| format!("`{field}` is no number"))
     }
 
+    fn bytes(&self, field: &str) -> Option<Vec<u8>> {
+        self.0.get(field).cloned()
+    }
+}
+
+impl Hash<'_> {
     fn version(&self) -> Result<Version, String> {
         let mut version = Version::default();
         version.status = self.text(STATUS)?;
@@ -102,54 +105,21 @@ impl Hash<'_> {
     }
 
     fn record(&self) -> Result<Record, String> {
-        let layout = self.number(VERSION)?;
-        if let Some(other) = layout.filter(|layout| *layout != LAYOUT) {
-            return Err(format!(
-                "layout version {other}, where this release knows {LAYOUT}"
-            ));
-        }
-        let status = required(STATUS, self.text(STATUS)?)?;
-        let status = Status::parse(&status).ok_or("`status` is unknown")?;
-        let expiration = required(EXPIRATION, self.number(EXPIRATION)?)?;
-        let mut record = Record::new(status, EpochSeconds(expiration));
-        record.layout = layout;
-        record.owner = self.text(OWNER)?.map(Owner::from_stored);
-        record.lease = self.number(LEASE)?.map(EpochMillis);
-        let attempt = required(ATTEMPT, self.number(ATTEMPT)?)?;
-        record.attempt = u32::try_from(attempt).map_err(|_| "`attempt` is no count")?;
-        record.fingerprint = self.text(FINGERPRINT)?.map(Fingerprint::from_stored);
-        record.last_error = self.text(LAST_ERROR)?;
-        record.started_at = self.number(STARTED_AT)?.map(EpochMillis);
-        record.completed_at = self.number(COMPLETED_AT)?.map(EpochMillis);
-        record.outcome = self.outcome()?;
+        let record = read_record(self, VERSION, Self::journal)?;
+        required(OWNER, record.owner.as_ref())?;
+        Ok(record)
+    }
+
+    fn journal(&self) -> Result<Journal, String> {
+        let mut journal = Journal::default();
         for field in self.0.keys() {
             let Some(name) = field.strip_prefix(STEP) else {
                 continue;
             };
             let text = required(field, self.text(field)?)?;
             let entry = read_entry(&text).map_err(|reason| format!("`{field}`: {reason}"))?;
-            record.journal.put(StepNote::new(name, entry));
+            journal.put(StepNote::new(name, entry));
         }
-        required(OWNER, record.owner.as_ref())?;
-        if status == Status::InProgress {
-            required(LEASE, record.lease)?;
-        } else {
-            required(OUTCOME, record.outcome.as_ref())?;
-        }
-        Ok(record)
+        Ok(journal)
     }
-
-    fn outcome(&self) -> Result<Option<StoredOutcome>, String> {
-        let parts = OutcomeParts {
-            inline: self.text(OUTCOME)?,
-            omitted: self.text(OMITTED)?,
-            packed: self.text(PACKED)?,
-            content: self.0.get(CONTENT).cloned(),
-        };
-        parts.read()
-    }
-}
-
-fn required<T>(name: &str, value: Option<T>) -> Result<T, String> {
-    value.ok_or_else(|| format!("`{name}` is missing"))
 }

@@ -34,6 +34,10 @@ const KEEP: &str = "return redis.call('SET', KEYS[1], ARGV[1], 'PXAT', ARGV[2])"
 /// The largest outcome that is kept. The server takes [512 MB](https://redis.io/docs/latest/develop/data-types/strings/) in one value.
 const LARGEST: usize = 256 * 1_024 * 1_024;
 
+/// The reason why nobody can tell of a write's replicas.
+const BEHIND: &str =
+    "the writes before it have waited for their replicas for all the time that it had";
+
 /// The place that a write must have reached before it counts as applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -45,7 +49,8 @@ pub enum Durability {
     /// leaves it open whether it applied: a claim is released then, and nothing runs. It makes a lost write less likely, and Redis not
     /// [strongly consistent](https://redis.io/docs/latest/commands/wait/): a replica that lacks the write may still be promoted.
     ///
-    /// `WAIT` blocks its connection: other requests over it wait meanwhile.
+    /// `WAIT` blocks its connection: other requests over it wait meanwhile. A write that gets no answer since others wait counts as one that the
+    /// replicas don't acknowledge.
     Replicas(u32, Duration),
 }
 
@@ -179,10 +184,9 @@ impl<C: Connection> RedisStore<C> {
     /// and whether enough replicas have what it left.
     async fn run(
         &self,
-        script: &Script,
-        source: &str,
-        key: &str,
-        arguments: &[Vec<u8>],
+        (script, source): (&Arc<Script>, &'static str),
+        key: String,
+        arguments: Vec<Vec<u8>>,
         is_write: bool,
         deadline: Instant,
     ) -> Result<(Value, Result<(), RedisStoreError>), StoreError> {
@@ -194,32 +198,34 @@ impl<C: Connection> RedisStore<C> {
         } else {
             (0, Duration::ZERO)
         };
-        let commands = |command: &str, script: &str| {
-            let mut commands = Pipeline::new();
-            commands
-                .cmd(command)
-                .arg(script)
-                .arg(1)
-                .arg(key)
-                .arg(arguments);
-            if wanted > 0 {
-                // The answer must arrive in time: without one, the server counts as not reached.
-                let left = deadline.saturating_duration_since(Instant::now());
-                let patience = patience.min(left / 2).as_millis();
-                let patience = u64::try_from(patience).unwrap_or(u64::MAX);
-                // 0 would wait for ever.
-                commands.cmd("WAIT").arg(wanted).arg(patience.max(1));
-            }
-            commands
-        };
-        let sent = async {
+        let (line, script) = (Arc::clone(&self.line), Arc::clone(script));
+        let before = line.answers();
+        let mut sent = Box::pin(async move {
+            let commands = |command: &str, script: &str| {
+                let mut commands = Pipeline::new();
+                commands
+                    .cmd(command)
+                    .arg(script)
+                    .arg(1)
+                    .arg(&key)
+                    .arg(&arguments);
+                if wanted > 0 {
+                    // The answer must arrive in time: without one, the server counts as not reached.
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    let patience = patience.min(left / 2).as_millis();
+                    let patience = u64::try_from(patience).unwrap_or(u64::MAX);
+                    // 0 would wait for ever.
+                    commands.cmd("WAIT").arg(wanted).arg(patience.max(1));
+                }
+                commands
+            };
             let by_hash = commands("EVALSHA", script.get_hash());
-            let mut answers = self.line.send(key.as_bytes(), by_hash).await?;
-            if matches!(answers.first(), Some(Value::ServerError(error)) if error.kind() == Some(ServerErrorKind::NoScript))
-            {
+            let mut answers = line.send(key.as_bytes(), by_hash).await?;
+            let is_unknown = matches!(answers.first(), Some(Value::ServerError(error)) if error.kind() == Some(ServerErrorKind::NoScript));
+            if is_unknown && Instant::now() < deadline {
                 // A server that was started meanwhile, or a node that has not met the script.
                 let whole = commands("EVAL", source);
-                answers = self.line.send(key.as_bytes(), whole).await?;
+                answers = line.send(key.as_bytes(), whole).await?;
             }
             let mut answers = answers.into_iter();
             let answer = answered(answers.next())?;
@@ -239,9 +245,16 @@ impl<C: Connection> RedisStore<C> {
                 Ok(_) => Ok(()),
             };
             Ok::<_, RedisStoreError>((answer, replicated))
-        };
-        match timeout_at(deadline, sent).await {
+        });
+        match timeout_at(deadline, &mut sent).await {
             Ok(answer) => answer.map_err(StoreError::from),
+            // The server has answered others since: a `WAIT` holds up the requests behind it.
+            Err(_) if wanted > 0 && self.line.answers() != before => {
+                // Its answer is counted also where nobody waits for it any more.
+                tokio::spawn(sent);
+                let source = RedisError::from((ErrorKind::Client, BEHIND));
+                Err(RedisStoreError::not_replicated(wanted, source).into())
+            }
             Err(_) => Err(StoreError::Timeout),
         }
     }
@@ -261,10 +274,9 @@ impl<C: Connection> RedisStore<C> {
         };
         let (answer, replicated) = self
             .run(
-                &self.write,
-                WRITE,
-                &key,
-                &instructions.0,
+                (&self.write, WRITE),
+                key.clone(),
+                instructions.0,
                 write.is_some(),
                 deadline,
             )
@@ -305,6 +317,11 @@ impl<C: Connection> RedisStore<C> {
                     Version::default(),
                     reason,
                 ))))
+            }
+            (Some(Value::Int(3)), Some(failure)) => {
+                let failure = String::from_redis_value(failure).unwrap_or_default();
+                let source = RedisError::from((ErrorKind::Client, "applied in part", failure));
+                Err(StoreError::from(RedisStoreError::from(source)).uncertain())
             }
             _ => Err(unknown()),
         }
@@ -348,9 +365,9 @@ impl<C: Connection> Store for RedisStore<C> {
         }
         let key = self.outcome_key(&outcome.id, outcome.owner.as_str());
         let end = end_of(outcome.expiration, None).to_string().into_bytes();
-        let arguments = [outcome.content.clone(), end];
+        let arguments = vec![outcome.content.clone(), end];
         let (_, replicated) = self
-            .run(&self.keep, KEEP, &key, &arguments, true, deadline)
+            .run((&self.keep, KEEP), key, arguments, true, deadline)
             .await?;
         replicated?;
         Ok(Place::Entry(outcome.owner.clone()))
@@ -367,7 +384,7 @@ impl<C: Connection> Store for RedisStore<C> {
         };
         let key = self.outcome_key(id, owner.as_str());
         let (answer, _) = self
-            .run(&self.fetch, FETCH, &key, &[], false, deadline)
+            .run((&self.fetch, FETCH), key, Vec::new(), false, deadline)
             .await?;
         Ok(match answer {
             Value::BulkString(content) => Some(content),

@@ -1,8 +1,10 @@
 -- Carries out one conditional write on the hash KEYS[1]. ARGV has instructions of three words each: what must hold, and what changes.
--- Answers 2 and the type where the key holds something else; 0 and the record where a condition fails; else 1, with the record if it is asked for.
+-- Answers 2 and the type where the key holds something else; 0 and the record where a condition fails; 3 and the error where a part of the changes
+-- applied before it; else 1, with the record if it is asked for.
 -- 'again' comes first: where a record with this owner fails a condition, its owner is written again, so that WAIT has something to wait for. An error
 -- of that is the third answer.
 local key = KEYS[1]
+local is_written, is_new, fields = false, false, {}
 
 local function holds(word, field, value)
   if word == 'absent' then
@@ -40,7 +42,9 @@ local function write()
   local sets, is_set, dels, kept, expires, whole, again = {}, {}, {}, nil, nil, false, nil
   for i = 1, #ARGV, 3 do
     local word, field, value = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+    is_new = is_new or word == 'absent'
     if word == 'set' then
+      fields[#fields + 1] = field
       sets[#sets + 1] = field
       sets[#sets + 1] = value
       is_set[field] = true
@@ -71,6 +75,7 @@ local function write()
   -- First, since a full memory refuses it: nothing has changed then.
   if #sets > 0 then
     redis.call('HSET', key, unpack(sets))
+    is_written = true
   end
   if #dels > 0 then
     redis.call('HDEL', key, unpack(dels))
@@ -84,6 +89,13 @@ end
 local done, answer = pcall(write)
 if done then
   return answer
+end
+if is_written and is_new then
+  -- What was absent is absent again: a record whose end could not be set would stay for ever.
+  is_written = type(redis.pcall('HDEL', key, unpack(fields))) ~= 'number'
+end
+if is_written then
+  return {3, tostring(answer)}
 end
 local kind = redis.call('TYPE', key).ok
 if kind ~= 'none' and kind ~= 'hash' then

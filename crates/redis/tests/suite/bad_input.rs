@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use lambda_idempotency::protocol::record::{Completion, NewClaim, Owner, StoredOutcome};
+use lambda_idempotency::protocol::record::{
+    Completion, NewClaim, Owner, RecordWrite, StoredOutcome,
+};
 use lambda_idempotency::store::Store;
 use lambda_idempotency::{EpochMillis, EpochSeconds, Error, Idempotency, Key, StoreError};
 use lambda_idempotency_redis::{Connection, Problem, RedisStore};
@@ -25,6 +27,14 @@ async fn run(once: &Idempotency) -> Result<bool, Error<std::io::Error>> {
     Ok(done.is_replayed())
 }
 
+fn assert_throttled(refused: &Error<std::io::Error>, says: &str) {
+    assert!(
+        matches!(refused, Error::Store(StoreError::Throttled(_))),
+        "{refused:?}"
+    );
+    assert!(refused.to_string().contains(says), "{refused}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn no_server_a_wrong_password_and_tls_are_named() {
     let nobody = format!("redis://127.0.0.1:{}", free_port());
@@ -32,9 +42,7 @@ async fn no_server_a_wrong_password_and_tls_are_named() {
     assert_eq!(*error.problem(), Problem::Unreachable, "{error}");
 
     let server = Server::start(&[]).await;
-    server
-        .ask::<String>(&["CONFIG", "SET", "requirepass", "right"])
-        .await;
+    server.set("requirepass", "right").await;
     for address in [
         server.address(),
         format!("redis://:wrong@127.0.0.1:{}", server.port),
@@ -63,32 +71,18 @@ async fn no_server_a_wrong_password_and_tls_are_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_and_a_server_that_evicts_are_refused() {
-    let primary = Server::start(&[]).await;
-    let port = primary.port.to_string();
-    let replica = Server::start(&["--replicaof", "127.0.0.1", &port]).await;
-    replica
-        .until(&["INFO", "replication"], "master_link_status:up")
-        .await;
+    let (primary, replica) = Server::pair().await;
     let error = replica.store().await.verify().await.unwrap_err();
     assert_eq!(*error.problem(), Problem::Replica, "{error}");
     let refused = run(&engine(replica.store().await)).await.unwrap_err();
-    assert!(
-        matches!(refused, Error::Store(StoreError::Throttled(_))),
-        "{refused:?}"
-    );
-    assert!(
-        refused.to_string().contains("connect to the primary"),
-        "{refused}"
-    );
+    assert_throttled(&refused, "connect to the primary");
 
     let verified = primary.store().await.verify().await.unwrap();
     assert_eq!(
         (verified.eviction.as_deref(), verified.replicas),
         (Some("noeviction"), 1)
     );
-    primary
-        .ask::<String>(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"])
-        .await;
+    primary.set("maxmemory-policy", "allkeys-lru").await;
     for protocol in ["resp2", "resp3"] {
         let address = format!("{}/?protocol={protocol}", primary.address());
         let store = RedisStore::connect(&address).await.unwrap();
@@ -101,9 +95,7 @@ async fn a_replica_and_a_server_that_evicts_are_refused() {
         );
     }
     // A service that hides its configuration.
-    primary
-        .ask::<String>(&["CONFIG", "SET", "maxmemory-policy", "noeviction"])
-        .await;
+    primary.set("maxmemory-policy", "noeviction").await;
     primary
         .ask::<String>(&["ACL", "SETUSER", "default", "-config"])
         .await;
@@ -131,19 +123,58 @@ async fn a_missing_permission_is_named() {
     );
 }
 
+/// A store of a user who may do all but this.
+async fn without(command: &str, server: &Server) -> RedisStore {
+    let denied = format!("-{command}");
+    let rules = [
+        "ACL", "SETUSER", "app", "reset", "on", ">secret", "~*", "+@all", &denied,
+    ];
+    server.ask::<String>(&rules).await;
+    let address = format!("redis://app:secret@127.0.0.1:{}", server.port);
+    RedisStore::connect(&address).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permission_that_a_script_lacks_is_named_and_leaves_no_record_without_an_end() {
+    let server = Server::start(&[]).await;
+    let store = server.store().await;
+    let id = engine(store.clone())
+        .record_id(&Key::new("mail", "1"))
+        .unwrap();
+    let (soon, owner) = (Instant::now() + MINUTE, Owner::from_stored("me"));
+    let (now, later) = (EpochMillis(1), EpochSeconds(4_102_444_800));
+    let claim = NewClaim::new(id.clone(), owner.clone(), now, EpochMillis(9), later);
+    let claim = RecordWrite::from(claim);
+    let outcome = StoredOutcome::Inline("1".to_owned());
+    let completion = RecordWrite::from(Completion::new(id.clone(), owner, outcome, now, later));
+    let refused = async |command: &str, write: &RecordWrite| {
+        let store = without(command, &server).await;
+        let error = store.write(write, soon).await.unwrap_err();
+        assert!(matches!(error, StoreError::Denied(_)), "{error:?}");
+        assert!(error.to_string().contains("allow it EVALSHA"), "{error}");
+        error.may_have_applied()
+    };
+
+    assert!(!refused("pexpireat", &claim).await);
+    assert_eq!(store.load(&id, soon).await.unwrap(), None);
+    assert!(store.write(&claim, soon).await.unwrap().is_applied());
+    let claimed = store.load(&id, soon).await.unwrap();
+    assert!(!refused("hmget", &completion).await);
+    assert_eq!(store.load(&id, soon).await.unwrap(), claimed);
+    // It was written after the fields.
+    assert!(refused("pexpireat", &completion).await);
+    assert_ne!(store.load(&id, soon).await.unwrap(), claimed);
+    let keys: Vec<String> = server.ask(&["KEYS", "*"]).await;
+    assert!(server.ask::<i64>(&["PTTL", &keys[0]]).await > 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_primary_without_its_replicas_takes_no_claim_for_now() {
     let server = Server::start(&["--min-replicas-to-write", "1"]).await;
     let once = engine(server.store().await);
     let refused = run(&once).await.unwrap_err();
-    assert!(
-        matches!(refused, Error::Store(StoreError::Throttled(_))),
-        "{refused:?}"
-    );
-    assert!(refused.to_string().contains("NOREPLICAS"), "{refused}");
-    server
-        .ask::<String>(&["CONFIG", "SET", "min-replicas-to-write", "0"])
-        .await;
+    assert_throttled(&refused, "NOREPLICAS");
+    server.set("min-replicas-to-write", "0").await;
     assert!(!run(&once).await.unwrap());
 }
 
@@ -182,23 +213,14 @@ async fn a_full_memory_refuses_claims_and_keeps_what_is_there() {
     let server = Server::start(&[]).await;
     let once = engine(server.store().await);
     assert!(!run(&once).await.unwrap());
-    server
-        .ask::<String>(&["CONFIG", "SET", "maxmemory", "1"])
-        .await;
+    server.set("maxmemory", "1").await;
     let other = once
         .run(Key::new("mail", "2"), None, async |_| {
             Ok::<_, std::io::Error>(1_u32)
         })
         .await;
-    let refused = other.unwrap_err();
-    assert!(
-        matches!(refused, Error::Store(StoreError::Throttled(_))),
-        "{refused:?}"
-    );
-    assert!(refused.to_string().contains("memory is full"), "{refused}");
-    server
-        .ask::<String>(&["CONFIG", "SET", "maxmemory", "0"])
-        .await;
+    assert_throttled(&other.unwrap_err(), "memory is full");
+    server.set("maxmemory", "0").await;
     assert!(run(&once).await.unwrap());
 }
 
@@ -214,9 +236,7 @@ async fn a_memory_that_fills_before_the_completion_leaves_the_claim_as_it_was() 
     let claim = NewClaim::new(id.clone(), owner.clone(), now, EpochMillis(9), later);
     assert!(store.write(&claim.into(), soon).await.unwrap().is_applied());
     let claimed = store.load(&id, soon).await.unwrap();
-    server
-        .ask::<String>(&["CONFIG", "SET", "maxmemory", "1"])
-        .await;
+    server.set("maxmemory", "1").await;
     let outcome = StoredOutcome::Inline("1".to_owned());
     let completion = Completion::new(id.clone(), owner, outcome, now, later);
     let refused = store.write(&completion.clone().into(), soon).await;
@@ -225,9 +245,7 @@ async fn a_memory_that_fills_before_the_completion_leaves_the_claim_as_it_was() 
         "{refused:?}"
     );
     assert_eq!(store.load(&id, soon).await.unwrap(), claimed);
-    server
-        .ask::<String>(&["CONFIG", "SET", "maxmemory", "0"])
-        .await;
+    server.set("maxmemory", "0").await;
     assert!(
         store
             .write(&completion.into(), soon)

@@ -157,8 +157,7 @@ async fn a_cluster_that_is_down_may_have_applied_a_write() {
         }
     }
     for server in &cluster.servers {
-        let words = ["CONFIG", "SET", "cluster-node-timeout", "500"];
-        server.ask::<String>(&words).await;
+        server.set("cluster-node-timeout", "500").await;
     }
     cluster.servers[0].kill();
     cluster.servers[1].kill();

@@ -29,12 +29,7 @@ async fn a_cluster_of_three_keeps_the_contract() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_primary_with_a_replica_keeps_the_contract() {
-    let primary = Server::start(&[]).await;
-    let port = primary.port.to_string();
-    let replica = Server::start(&["--replicaof", "127.0.0.1", &port]).await;
-    replica
-        .until(&["INFO", "replication"], "master_link_status:up")
-        .await;
+    let (primary, _replica) = Server::pair().await;
     let durability = Durability::Replicas(1, Duration::from_secs(20));
     let store = primary.store().await.durability(durability);
     conformance(&store).await.unwrap();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use lambda_idempotency::protocol::record::{NewClaim, Owner, RecordWrite};
 use lambda_idempotency::store::{Answer, MemoryStore, Store};
 use lambda_idempotency::{
@@ -14,17 +15,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
 use crate::server::{MINUTE, Server};
-
-/// A primary and its replica, up to date.
-async fn pair() -> (Server, Server) {
-    let primary = Server::start(&[]).await;
-    let port = primary.port.to_string();
-    let replica = Server::start(&["--replicaof", "127.0.0.1", &port]).await;
-    replica
-        .until(&["INFO", "replication"], "master_link_status:up")
-        .await;
-    (primary, replica)
-}
 
 fn engine(store: RedisStore) -> Idempotency {
     let builder = Idempotency::builder(store).namespace("failover");
@@ -37,7 +27,7 @@ fn engine(store: RedisStore) -> Idempotency {
 /// Delivers a message whose effect is counted; the primary dies before its replica has heard of the claim, the replica becomes primary, and
 /// the message is delivered again.
 async fn effects(durability: Durability) -> usize {
-    let (mut primary, replica) = pair().await;
+    let (mut primary, replica) = Server::pair().await;
     let effects = AtomicUsize::new(0);
     let handler = async |_| {
         effects.fetch_add(1, Ordering::Relaxed);
@@ -119,7 +109,7 @@ async fn a_primary_that_becomes_a_replica_is_left_for_the_new_one() {
         Durability::Primary,
         Durability::Replicas(1, Duration::from_secs(20)),
     ] {
-        let (primary, replica) = pair().await;
+        let (primary, replica) = Server::pair().await;
         let endpoint = Endpoint::of(&primary).await;
         let store = RedisStore::connect(&endpoint.address).await.unwrap();
         let builder = Idempotency::builder(store.durability(durability)).namespace("failover");
@@ -202,7 +192,7 @@ async fn times_written(server: &Server) -> u32 {
 /// `WAIT` waits for the last write of its connection, and another connection has none.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_is_sent_again_goes_to_the_replicas_again() {
-    let (primary, replica) = pair().await;
+    let (primary, replica) = Server::pair().await;
     for times in 1..=3 {
         let store = primary.store().await;
         let store = store.durability(Durability::Replicas(1, MINUTE));
@@ -219,13 +209,11 @@ async fn a_claim_that_is_sent_again_goes_to_the_replicas_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_a_full_memory_keeps_from_the_replicas_may_have_applied() {
-    let (primary, _replica) = pair().await;
+    let (primary, _replica) = Server::pair().await;
     let store = primary.store().await;
     let soon = Instant::now() + MINUTE;
     assert!(store.write(&claim(), soon).await.unwrap().is_applied());
-    primary
-        .ask::<String>(&["CONFIG", "SET", "maxmemory", "1"])
-        .await;
+    primary.set("maxmemory", "1").await;
     let store = primary.store().await;
     let store = store.durability(Durability::Replicas(1, MINUTE));
     let again = store.write(&claim(), Instant::now() + MINUTE).await;
@@ -238,7 +226,7 @@ async fn a_claim_that_a_full_memory_keeps_from_the_replicas_may_have_applied() {
 /// The store has answered, so that a run which may go on without it does not.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_replica_a_finished_key_is_replayed_and_another_does_not_run() {
-    let (primary, mut replica) = pair().await;
+    let (primary, mut replica) = Server::pair().await;
     let effects = AtomicUsize::new(0);
     let run = async |token: &str, patience: Duration| {
         let durability = Durability::Replicas(1, patience);
@@ -262,6 +250,58 @@ async fn without_a_replica_a_finished_key_is_replayed_and_another_does_not_run()
     let other = run("2", moment).await;
     assert!(matches!(other, Err(Error::Store(_))), "{other:?}");
     assert_eq!(effects.into_inner(), 1);
+}
+
+/// Runs five keys at once over one connection, whose writes must wait for a replica, and returns how many ran, and how many writes had an
+/// answer of their own.
+async fn at_once(primary: &Server, round: usize) -> (usize, usize) {
+    let store = primary.store().await;
+    let store = store.durability(Durability::Replicas(1, MINUTE));
+    let once = Idempotency::builder(store)
+        .namespace("failover")
+        .on_store_unavailable(OnStoreUnavailable::FailOpen)
+        // Each `WAIT` takes half of it.
+        .settings(|settings| settings.store_timeout = Duration::from_secs(2));
+    let once = once.build().unwrap();
+    let runs = (0..5).map(async |number| {
+        let key = Key::new("mail", format!("{round}-{number}"));
+        let run = once.run(key, None, async |_| Ok::<_, std::io::Error>(()));
+        run.await
+    });
+    let (mut ran, mut answered) = (0, 0);
+    for done in join_all(runs).await {
+        match done {
+            Ok(_) => ran += 1,
+            Err(Error::Store(StoreError::Unavailable(why))) => {
+                let why = why.to_string();
+                assert!(why.contains("0 replicas"), "{why}");
+                answered += usize::from(!why.contains("the writes before it"));
+            }
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+    (ran, answered)
+}
+
+/// The server answers one after the other, and most have no time left by then.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_replica_keys_that_come_at_once_do_not_run_either() {
+    let (primary, mut replica) = Server::pair().await;
+    let known = engine(primary.store().await);
+    let known = known.run(Key::new("mail", "1"), None, async |_| {
+        Ok::<_, std::io::Error>(())
+    });
+    assert!(known.await.is_ok());
+    replica.kill();
+    for round in 0..10 {
+        let (ran, answered) = at_once(&primary, round).await;
+        // A machine that is too slow for one answer in time makes the server a silent one.
+        if answered > 0 {
+            assert_eq!(ran, 0);
+            return;
+        }
+    }
+    panic!("each of ten times, no answer came in time");
 }
 
 /// The timers of this process's connections to a port, as the system lists them.

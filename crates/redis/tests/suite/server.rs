@@ -53,6 +53,17 @@ impl Server {
         server
     }
 
+    /// A primary and its replica, up to date.
+    pub(crate) async fn pair() -> (Self, Self) {
+        let primary = Self::start(&[]).await;
+        let port = primary.port.to_string();
+        let replica = Self::start(&["--replicaof", "127.0.0.1", &port]).await;
+        replica
+            .until(&["INFO", "replication"], "master_link_status:up")
+            .await;
+        (primary, replica)
+    }
+
     pub(crate) fn address(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
@@ -79,6 +90,12 @@ impl Server {
     /// The answer to a command of an operator's.
     pub(crate) async fn ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
         self.try_ask(words).await.unwrap()
+    }
+
+    /// Sets a parameter of its configuration.
+    pub(crate) async fn set(&self, parameter: &str, value: &str) {
+        let words = ["CONFIG", "SET", parameter, value];
+        self.ask::<String>(&words).await;
     }
 
     /// Asks until the answer has this in it.
