@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 use std::str::FromStr;
 
+use lambda_idempotency::RecordId;
 use lambda_idempotency::http::response_of;
-use lambda_idempotency::store::MemoryStore;
-use lambda_idempotency::{Idempotency, Key};
 use serde_json::value::RawValue;
 
-use crate::record::{Completed, observed_namespace, parts};
+use crate::record::Completed;
 
 /// The rule for the name of a record's effect.
 ///
@@ -62,15 +61,12 @@ impl EffectKey {
     /// The name of the record's effect; `None` where the record doesn't tell. A record of an engine that
     /// only observes doesn't: its handler knows the key by the id that protection will give it.
     pub fn of(&self, record: &Completed) -> Option<String> {
-        if observed_namespace(&record.id).is_some() {
+        if RecordId::observed_in(&record.id).is_some() {
             return None;
         }
         match self {
             Self::Id => Some(record.id.clone()),
-            Self::Hash => match parts(&record.id) {
-                Some((.., hash)) => Some(hash.to_owned()),
-                None => Some(record_id(record)?.hash().to_owned()),
-            },
+            Self::Hash => Some(record_id(record)?.hash().to_owned()),
             Self::Derived(effect) => {
                 Some(record_id(record)?.derive_key_in(record.key_generation, effect))
             }
@@ -140,12 +136,8 @@ pub(crate) fn decimal(text: &str) -> Option<String> {
 }
 
 /// The id as the library has it.
-fn record_id(record: &Completed) -> Option<lambda_idempotency::RecordId> {
-    let engine = Idempotency::builder(MemoryStore::new())
-        .namespace("audit")
-        .build()
-        .ok()?;
-    engine.record_id(&Key::raw("audit", &record.id)).ok()
+fn record_id(record: &Completed) -> Option<RecordId> {
+    RecordId::stored(&record.id).ok()
 }
 
 #[cfg(test)]
@@ -153,6 +145,8 @@ mod tests {
     use std::sync::Mutex;
 
     use lambda_idempotency::protocol::record::{Found, Record, Status};
+    use lambda_idempotency::store::MemoryStore;
+    use lambda_idempotency::{Idempotency, Key};
 
     use super::*;
 
@@ -262,17 +256,22 @@ mod tests {
     }
 
     #[test]
-    fn a_raw_id_has_the_hash_of_its_claim_and_neither_namespace_nor_operation() {
+    fn an_id_has_the_hash_of_its_claim_and_a_raw_one_neither_namespace_nor_operation() {
         let engine = Idempotency::builder(MemoryStore::new()).namespace("payments");
         let engine = engine.build().unwrap();
-        for id in ["order-17", "eu#refund#17"] {
-            let key = engine.record_id(&Key::raw("charge", id)).unwrap();
+        let made = (Some("payments"), Some("charge"));
+        for (key, parts) in [
+            (Key::new("charge", "order-17"), made),
+            (Key::raw("charge", "order-17"), (None, None)),
+            (Key::raw("charge", "eu#refund#17"), (None, None)),
+        ] {
+            let id = engine.record_id(&key).unwrap();
             let record = Completed {
-                id: id.to_owned(),
+                id: id.as_str().to_owned(),
                 ..record("{}")
             };
-            assert_eq!(EffectKey::Hash.of(&record).as_deref(), Some(key.hash()));
-            assert_eq!((record.namespace(), record.operation()), (None, None));
+            assert_eq!(EffectKey::Hash.of(&record).as_deref(), Some(id.hash()));
+            assert_eq!((record.namespace(), record.operation()), parts);
         }
     }
 

@@ -35,9 +35,9 @@ mod tally;
 
 pub use effects::{Asked, Effects, TableEffects};
 pub use key::{EffectKey, EffectKeyError};
-pub use pages::{Place, pages, read};
+pub use pages::{Item, Page, Place, Row, Segment, page, pages, read, side_by_side};
 pub use rate::Rate;
-pub use record::{Completed, observed_namespace, parts};
+pub use record::Completed;
 pub use run::{Selection, audit};
 pub use sample::Sample;
 pub use tally::Tally;

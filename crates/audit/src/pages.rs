@@ -1,11 +1,14 @@
-//! Reads the completed records of a DynamoDB table.
+//! Reads the records of a DynamoDB table.
 
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::error::SdkError;
+use aws_sdk_dynamodb::operation::scan::ScanError;
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::stream::{self, Stream};
 use lambda_idempotency::dynamodb::TableLayout;
+use lambda_idempotency::protocol::record::Found;
 
 use crate::record::Completed;
 use crate::{AuditError, words};
@@ -19,17 +22,77 @@ pub struct Place {
     pub table: String,
     /// Its layout.
     pub layout: TableLayout,
-    /// The attribute that holds the id: the partition key, or the sort key of a table with two.
-    pub id: String,
 }
 
-type Item = HashMap<String, AttributeValue>;
+/// The attributes of an item, or of a key.
+pub type Item = HashMap<String, AttributeValue>;
 
-/// Reads an item of the table; `None` of what is no completed record, such as a large outcome's own
-/// item.
-pub fn read(layout: &TableLayout, id: &str, item: &Item) -> Option<Completed> {
-    let id = item.get(id)?.as_s().ok()?;
-    Completed::of(id, &layout.read(item))
+/// A segment of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Its number, from 0.
+    pub number: u16,
+    /// The number of segments.
+    pub of: u16,
+}
+
+/// A record of a table.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Its id.
+    pub id: String,
+    /// The record.
+    pub found: Found,
+    /// Its item.
+    pub item: Item,
+}
+
+/// The records of up to 1 MB of a table.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// The records. Items of other services, and those of large outcomes, are left out.
+    pub rows: Vec<Row>,
+    /// The number of items that have another key than the layout gives the id in them.
+    pub elsewhere: usize,
+    /// The key behind which the next page begins; `None` at the end of the segment.
+    pub next: Option<Item>,
+}
+
+/// Reads the completed record that an item of the table holds; `None` of any other item.
+pub fn read(layout: &TableLayout, item: &Item) -> Option<Completed> {
+    Completed::of(layout.id_of(item)?, &layout.read(item))
+}
+
+/// Reads the page of a segment behind this key, or the first one.
+///
+/// # Errors
+///
+/// When DynamoDB refuses, or doesn't answer.
+pub async fn page(
+    client: &Client,
+    table: &str,
+    layout: &TableLayout,
+    segment: Segment,
+    after: Option<Item>,
+) -> Result<Page, SdkError<ScanError>> {
+    let scan = client
+        .scan()
+        .table_name(table)
+        .segment(segment.number.into())
+        .total_segments(segment.of.into())
+        .set_exclusive_start_key(after);
+    let page = Box::pin(scan.send()).await?;
+    let row = |item: Item| {
+        let (id, found) = (layout.id_of(&item)?.to_owned(), layout.read(&item));
+        Some(Row { id, found, item })
+    };
+    let items = page.items.unwrap_or_default();
+    let elsewhere = items.iter().filter(|item| layout.is_elsewhere(item));
+    Ok(Page {
+        elsewhere: elsewhere.count(),
+        rows: items.into_iter().filter_map(row).collect(),
+        next: page.last_evaluated_key.filter(|key| !key.is_empty()),
+    })
 }
 
 /// Reads the table page by page, in so many segments side by side. Each page has the completed
@@ -38,39 +101,46 @@ pub fn pages(
     place: &Place,
     segments: u16,
 ) -> impl Stream<Item = Result<Vec<Completed>, AuditError>> + use<> {
-    let segments = segments.max(1);
-    let each =
-        (0..segments).map(|segment| Box::pin(segment_pages(place.clone(), segment, segments)));
-    stream::select_all(each)
-}
-
-fn segment_pages(
-    place: Place,
-    segment: u16,
-    segments: u16,
-) -> impl Stream<Item = Result<Vec<Completed>, AuditError>> + use<> {
-    let pages = place
-        .client
-        .scan()
-        .table_name(&place.table)
-        .segment(segment.into())
-        .total_segments(segments.into())
-        .into_paginator()
-        .send();
-    stream::unfold((pages, place), async |(mut pages, place)| {
-        let page = match pages.next().await? {
-            Ok(page) => {
-                let items = page.items.unwrap_or_default();
-                let records = items
-                    .iter()
-                    .filter_map(|item| read(&place.layout, &place.id, item));
-                Ok(records.collect())
-            }
-            Err(error) => Err(AuditError::NotRead {
+    let of = segments.max(1);
+    let begins = (0..of).map(move |number| (Segment { number, of }, None::<Item>));
+    let place = place.clone();
+    side_by_side(begins, move |(segment, after)| {
+        let place = place.clone();
+        async move {
+            let read = page(&place.client, &place.table, &place.layout, segment, after).await;
+            let Page { rows, next, .. } = read.map_err(|error| AuditError::NotRead {
                 doing: format!("read the records of {}", place.table),
                 reason: words(&error),
-            }),
-        };
-        Some((page, (pages, place)))
+            })?;
+            let record = |row: &Row| Completed::of(&row.id, &row.found);
+            let records: Vec<_> = rows.iter().filter_map(record).collect();
+            Ok::<_, AuditError>((records, next.map(|next| (segment, Some(next)))))
+        }
     })
+}
+
+/// Reads several segments side by side, and each of them page by page. `read` returns the page that
+/// begins at a place, and the place at which the next one begins: `None` at the end of the segment.
+///
+/// A segment ends with its first error.
+pub fn side_by_side<At, P, E, Reading>(
+    begins: impl IntoIterator<Item = At>,
+    read: impl Fn(At) -> Reading + Clone,
+) -> impl Stream<Item = Result<P, E>>
+where
+    Reading: Future<Output = Result<(P, Option<At>), E>>,
+{
+    let each = begins.into_iter().map(move |begin| {
+        let read = read.clone();
+        Box::pin(stream::unfold(Some(begin), move |at| {
+            let reading = at.map(&read);
+            async move {
+                Some(match reading?.await {
+                    Ok((page, next)) => (Ok(page), next),
+                    Err(error) => (Err(error), None),
+                })
+            }
+        }))
+    });
+    stream::select_all(each)
 }

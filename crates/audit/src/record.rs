@@ -1,7 +1,7 @@
 //! A completed record, as an audit needs it.
 
 use lambda_idempotency::protocol::record::{Found, Status, StoredOutcome};
-use lambda_idempotency::{EpochMillis, EpochSeconds};
+use lambda_idempotency::{EpochMillis, EpochSeconds, RecordId};
 
 /// A record whose handler succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,33 +42,11 @@ impl Completed {
     /// The operation, as its id has it: between the namespace and the hash. `None` in an id that a
     /// caller supplied.
     pub fn operation(&self) -> Option<&str> {
-        parts(&self.id).map(|(_, operation, _)| operation)
+        RecordId::parts_of(&self.id).map(|(_, operation, _)| operation)
     }
 
     /// The namespace, as its id has it. `None` in an id that a caller supplied.
     pub fn namespace(&self) -> Option<&str> {
-        parts(&self.id).map(|(namespace, ..)| namespace)
+        RecordId::parts_of(&self.id).map(|(namespace, ..)| namespace)
     }
-}
-
-/// The namespace of the engine that keeps the record with this id, where it only observes. `None` in
-/// any other id. Its records are in a namespace of their own, which ends with `.observed`.
-pub fn observed_namespace(id: &str) -> Option<&str> {
-    let (namespace, _) = id.split_once('#')?;
-    let (_, hash) = id.rsplit_once('#')?;
-    namespace
-        .strip_suffix(".observed")
-        .filter(|_| is_hash(hash))
-}
-
-/// Returns the namespace, the operation and the hash of an id that an engine made; `None` of a raw
-/// one.
-pub fn parts(id: &str) -> Option<(&str, &str, &str)> {
-    let (namespace, rest) = id.split_once('#')?;
-    let (operation, hash) = rest.rsplit_once('#')?;
-    is_hash(hash).then_some((namespace, operation, hash))
-}
-
-fn is_hash(text: &str) -> bool {
-    text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

@@ -1,22 +1,21 @@
 //! The audit itself.
 
-use std::time::SystemTime;
-
 use futures_util::{Stream, StreamExt, pin_mut};
-use lambda_idempotency::EpochMillis;
+use lambda_idempotency::{EpochMillis, RecordId};
 
 use crate::AuditError;
 use crate::effects::{Asked, Effects};
 use crate::key::EffectKey;
-use crate::record::{Completed, observed_namespace};
+use crate::record::Completed;
 use crate::sample::Sample;
 use crate::tally::Tally;
 
 /// The records that are compared.
 #[derive(Clone, Debug)]
 pub struct Selection {
-    /// Of this namespace alone. `None` takes the records of every engine except those that only observe:
-    /// an observing engine's handler runs for each delivery, whatever its record says.
+    /// Of this namespace, and those with raw ids, which tell none. `None` takes the records of every
+    /// engine. Those of an engine that only observes are left out, unless `namespace` names its own,
+    /// `NAME.observed`: its handler runs for each delivery, whatever its record says.
     pub namespace: Option<String>,
     /// Of this operation alone.
     pub operation: Option<String>,
@@ -24,31 +23,32 @@ pub struct Selection {
     pub since: Option<EpochMillis>,
     /// Completed before this time: an effect may take a while to be seen.
     pub before: EpochMillis,
+    /// Not expired at this time, which is now: each duplicate of an expired record runs again.
+    pub now: EpochMillis,
     /// At most so many, drawn with this seed; `None` compares all.
     pub sample: Option<(usize, u64)>,
 }
 
 impl Selection {
-    fn takes(&self, record: &Completed, now: EpochMillis) -> bool {
+    fn takes(&self, record: &Completed) -> bool {
         // As ids have it: cut at 255 bytes.
         let cut = |operation: &str| operation.floor_char_boundary(255);
         let is_of = |of: &String| record.operation() == of.get(..cut(of));
-        let is_in = |namespace: &String| record.namespace() == Some(namespace);
         let in_time =
             |at: EpochMillis| self.since.is_none_or(|since| at >= since) && at < self.before;
-        let is_protected = || observed_namespace(&record.id).is_none();
-        self.namespace.as_ref().map_or_else(is_protected, is_in)
+        let is_protected = || RecordId::observed_in(&record.id).is_none();
+        let named = self.namespace.as_deref().zip(record.namespace());
+        named.map_or_else(is_protected, |(namespace, of)| of == namespace)
             && self.operation.as_ref().is_none_or(is_of)
             && record.completed_at.is_none_or(in_time)
-            && record.expiration.to_millis() > now
+            && record.expiration.to_millis() > self.now
     }
 }
 
 /// The number of records that are compared together.
 const TOGETHER: usize = 500;
 
-/// Compares the records with their effects. A record that has expired is left out: each duplicate of it runs
-/// again.
+/// Compares the records with their effects.
 ///
 /// # Errors
 ///
@@ -59,14 +59,11 @@ pub async fn audit(
     key: &EffectKey,
     selection: &Selection,
 ) -> Result<Tally, AuditError> {
-    let now = EpochMillis::from(SystemTime::now());
     let mut tally = Tally::default();
     let mut sample = selection.sample.map(|(size, seed)| Sample::new(size, seed));
     pin_mut!(records);
     while let Some(page) = records.next().await {
-        let page = page?
-            .into_iter()
-            .filter(|record| selection.takes(record, now));
+        let page = page?.into_iter().filter(|record| selection.takes(record));
         match &mut sample {
             Some(sample) => page.for_each(|record| sample.offer(record)),
             None => compare(page.collect(), effects, key, &mut tally).await?,
@@ -147,6 +144,7 @@ mod tests {
             operation: None,
             since: None,
             before: EpochMillis(1_000),
+            now: EpochMillis(1_000),
             sample: None,
         }
     }
@@ -215,8 +213,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_record_that_has_expired_is_left_out() {
-        let now = EpochMillis::from(SystemTime::now()).0 / 1_000;
-        for (expiration, checked) in [(now - 1, 0), (now + 3_600, 1)] {
+        for (expiration, checked) in [(1, 0), (2, 1)] {
             let kept = Completed {
                 expiration: EpochSeconds(expiration),
                 ..record(1)
@@ -233,6 +230,30 @@ mod tests {
         let key = EffectKey::Outcome("/id".to_owned());
         let tally = audit(pages, &mut ByDigit, &key, &all()).await.unwrap();
         assert_eq!((tally.checked(), tally.not_judged()), (0, 1));
+    }
+
+    #[tokio::test]
+    async fn raw_ids_are_taken_with_a_namespace_and_without_but_not_with_an_operation() {
+        let by = async |namespace: Option<&str>, operation: Option<&str>| {
+            let ids = [
+                "order-17".to_owned(),
+                format!("n.observed#{}", "0a".repeat(32)),
+                format!("m#pay#{:064}", 2),
+            ];
+            let records = ids.map(|id| Completed { id, ..record(1) });
+            let selection = Selection {
+                namespace: namespace.map(str::to_owned),
+                operation: operation.map(str::to_owned),
+                ..all()
+            };
+            let page = stream::iter([Ok(Vec::from(records))]);
+            let tally = audit(page, &mut ByDigit, &EffectKey::Id, &selection).await;
+            tally.unwrap().checked()
+        };
+        assert_eq!(by(None, None).await, 2);
+        assert_eq!(by(Some("n"), None).await, 1);
+        assert_eq!(by(Some("m"), None).await, 2);
+        assert_eq!(by(Some("m"), Some("pay")).await, 1);
     }
 
     #[tokio::test]

@@ -15,8 +15,6 @@
 //! | `SAMPLE` | compares so many records, drawn at random, instead of all |
 //! | `METRIC_NAMESPACE`, `RUST_LOG` | as `telemetry` has it |
 
-use std::env;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -28,6 +26,7 @@ use lambda_runtime::{Error, LambdaEvent, service_fn};
 use serde::Serialize;
 use serde::de::IgnoredAny;
 use telemetry::Exporter;
+use telemetry::variables::{needed, number, variable};
 use tower::Layer;
 
 /// The number of segments that the table is read in, side by side.
@@ -71,7 +70,6 @@ async fn serve(metrics: Exporter) -> Result<(), Error> {
             client: Client::new(&config),
             table: needed("IDEMPOTENCY_TABLE", "the table of the records")?,
             layout: lambda_idempotency::dynamodb::TableLayout::default(),
-            id: "id".to_owned(),
         },
         effects_table: needed("EFFECTS_TABLE", "the table of the effects")?,
         effects_attribute: needed(
@@ -104,6 +102,7 @@ impl Drift {
             operation: self.operation.clone(),
             since: None,
             before: now - self.settled_for,
+            now,
             sample: self.sample.map(|size| (size, now.0.unsigned_abs())),
         };
         let client = self.records.client.clone();
@@ -153,20 +152,4 @@ impl Drift {
         count("drift_found", (missing + double) as u64);
         counts
     }
-}
-
-fn variable(name: &str) -> Option<String> {
-    env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-fn needed(name: &str, what: &str) -> Result<String, String> {
-    variable(name).ok_or_else(|| format!("set {name} to {what}"))
-}
-
-fn number<N: FromStr>(name: &str) -> Result<Option<N>, String> {
-    let parse = |text: String| {
-        text.parse()
-            .map_err(|_| format!("{name} must be a whole number"))
-    };
-    variable(name).map(parse).transpose()
 }
