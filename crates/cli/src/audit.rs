@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::context::{Context, now};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{ALARM, DIM, GOOD, HEADING, NL, note};
+use crate::output::{ALARM, DIM, GOOD, HEADING, NL, counted, note};
 use crate::time;
 
 mod child;
@@ -167,15 +167,11 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = if self.sampled {
-            "records, a sample,"
-        } else {
-            "records"
-        };
+        let sample = if self.sampled { ", a sample," } else { "" };
         write!(
             f,
-            "{HEADING}{} {kind} compared with their effects{HEADING:#}",
-            self.checked
+            "{HEADING}{}{sample} compared with their effects{HEADING:#}",
+            counted(self.checked, "record")
         )?;
         self.missing.write(f, "missing effects")?;
         self.double.write(f, "double effects")?;
@@ -219,6 +215,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         operation: args.operation.clone(),
         since: args.since,
         before: at - args.settled_for,
+        now: at,
         sample: args.sample.map(|size| (size, seed)),
     };
     let bar = bar();
@@ -239,7 +236,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         }
         (None, Some(command)) => {
             let mut effects = ChildEffects::new(command, context.global().timeout);
-            audit(records, &mut effects, key, &selection).await?
+            tokio::select! {
+                biased;
+                // Also between two runs of the command. One that runs is stopped with the audit.
+                Ok(()) = tokio::signal::ctrl_c() => return Err(interrupted()),
+                tally = audit(records, &mut effects, key, &selection) => tally?,
+            }
         }
         (None, None) => {
             return Err(Failure::usage(
@@ -248,6 +250,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         }
     };
     bar.finish_and_clear();
+    context.note_elsewhere();
+    context.note_strays();
     if args.sample.is_some() {
         note(format_args!("the same sample again: --seed {seed}"));
     }
@@ -259,6 +263,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     } else {
         Exit::Fine
     })
+}
+
+fn interrupted() -> Failure {
+    Failure::Service {
+        doing: "compare records with their effects".to_owned(),
+        reason: "the audit was interrupted".to_owned(),
+    }
 }
 
 /// Shown on a terminal alone.

@@ -8,7 +8,7 @@ use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_sdk_dynamodb::Client;
 use lambda_idempotency::dynamodb::{DynamoDbStore, TableLayout};
 use lambda_idempotency::store::DynStore;
-use lambda_idempotency::{EpochMillis, StoreError};
+use lambda_idempotency::{EpochMillis, RecordId, StoreError};
 use lambda_idempotency_postgres::{DEFAULT_TABLE, PostgresStore};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
 use sqlx::{Connection as _, Row};
@@ -18,7 +18,6 @@ use crate::clock::Clock;
 use crate::context::{Context, now};
 use crate::failure::Failure;
 use crate::output::{WARNING, note};
-use crate::records::find::raw_id;
 use crate::redis::{Redis, is_address};
 use crate::time;
 
@@ -48,8 +47,6 @@ pub(crate) struct Table {
     pub(crate) client: Client,
     pub(crate) name: String,
     pub(crate) layout: TableLayout,
-    /// The attribute that holds the id.
-    pub(crate) id: String,
     /// The attributes of its key.
     pub(crate) keys: Vec<String>,
     /// The time by which this machine's clock is ahead of the table's.
@@ -78,7 +75,7 @@ impl Records {
                 if table.clock.ahead_millis().is_none() {
                     // Any reply has the time.
                     self.store
-                        .load(&raw_id("time")?, context.deadline())
+                        .load(&RecordId::stored("time")?, context.deadline())
                         .await?;
                 }
                 table.clock.ahead_millis().unwrap_or(0)
@@ -185,7 +182,6 @@ impl Context {
             keys: std::iter::once(global.layout.partition_key.clone())
                 .chain(global.layout.sort_key.clone())
                 .collect(),
-            id: id_attribute(&global.layout),
         })
     }
 
@@ -252,14 +248,6 @@ async fn postgres(url: &str, global: &Global) -> Result<PostgresStore<PgPool>, F
         .connect_lazy_with(options);
     PostgresStore::with_table(pool, global.postgres_table())
         .map_err(|error| Failure::usage(error.to_string()))
-}
-
-/// The attribute that holds the id.
-pub(crate) fn id_attribute(names: &Layout) -> String {
-    names
-        .sort_key
-        .clone()
-        .unwrap_or_else(|| names.partition_key.clone())
 }
 
 /// The layout that the flags describe.

@@ -7,7 +7,7 @@ use lambda_idempotency::EpochMillis;
 use tokio::time::Instant;
 
 use crate::args::Global;
-use crate::output::Output;
+use crate::output::{Output, WARNING, counted, note};
 
 /// The context of a command: the flags that all commands share, and its output.
 #[derive(Debug)]
@@ -15,13 +15,21 @@ pub struct Context {
     global: Global,
     /// The questions that `--yes` still answers.
     agreed: Cell<u8>,
+    /// The items that were read and skipped: by the flags, their key is another one.
+    elsewhere: Cell<u64>,
+    /// The keys that were read and skipped: no record has such an id.
+    strays: Cell<u64>,
 }
 
 impl Context {
     /// Makes the context of these flags. Nothing is sent.
     pub fn new(global: Global) -> Self {
-        let agreed = Cell::new(global.yes);
-        Self { global, agreed }
+        Self {
+            agreed: Cell::new(global.yes),
+            elsewhere: Cell::new(0),
+            strays: Cell::new(0),
+            global,
+        }
     }
 
     /// The flags that all commands share.
@@ -41,6 +49,41 @@ impl Context {
         let left = self.agreed.get();
         self.agreed.set(left.saturating_sub(1));
         left > 0
+    }
+
+    /// Counts items that were read and skipped: by the flags, their key is another one.
+    pub(crate) fn skip_elsewhere(&self, items: usize) {
+        self.elsewhere.set(self.elsewhere.get() + items as u64);
+    }
+
+    /// Says how many items were skipped so, where any were: the flags may be wrong.
+    pub(crate) fn note_elsewhere(&self) {
+        let items = self.elsewhere.take();
+        if items > 0 {
+            let has = if items == 1 { "has" } else { "have" };
+            note(format_args!(
+                "{WARNING}{} {has} another key or partition value: look at --partition-value and --spread, --partition-key and \
+                 --sort-key{WARNING:#}",
+                counted(items, "item")
+            ));
+        }
+    }
+
+    /// Counts keys that were read and skipped: no record has such an id.
+    pub(crate) fn skip_strays(&self, keys: usize) {
+        self.strays.set(self.strays.get() + keys as u64);
+    }
+
+    /// Says how many keys were skipped so, where any were.
+    pub(crate) fn note_strays(&self) {
+        let keys = self.strays.take();
+        if keys > 0 {
+            note(format_args!(
+                "{WARNING}{} skipped: no record has an empty id, one of more than 2,048 bytes, or one that is no text. Find \
+                 what writes into the store{WARNING:#}",
+                counted(keys, "key")
+            ));
+        }
     }
 
     /// The deadline of a request that begins now.

@@ -10,7 +10,7 @@ pub enum Exit {
     Fine = 0,
     /// 1: something was found that needs an operator.
     Found = 1,
-    /// 2: the command can't be understood, or can't be applied to this record. Nothing was written.
+    /// 2: the command can't be understood, or no record fits it. Nothing was written.
     Usage = 2,
     /// 3: the store, or another service, didn't answer or refused, or the report could not be printed.
     Store = 3,

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io;
 use std::path::Path;
 
-use lambda_idempotency::StoreError;
+use lambda_idempotency::{KeyError, StoreError};
 pub(crate) use lambda_idempotency_audit::words;
 
 use crate::exit::Exit;
@@ -47,6 +47,12 @@ pub enum Failure {
     /// The reader of the output went away.
     #[error("the reader of the output went away")]
     BrokenPipe,
+}
+
+impl From<KeyError> for Failure {
+    fn from(error: KeyError) -> Self {
+        Self::Usage(error.to_string())
+    }
 }
 
 impl Failure {

@@ -87,6 +87,8 @@ fn shown_json(json: &str) -> String {
     for char in json.chars() {
         let _ = match char {
             '\n' => text.write_char(char),
+            // A string has them escaped: these are between its tokens.
+            '\t' | '\r' => text.write_char(' '),
             char if is_obeyed(char) => write!(text, "\\u{:04x}", u32::from(char)),
             char => text.write_char(char),
         };
@@ -96,7 +98,7 @@ fn shown_json(json: &str) -> String {
 
 /// Tells whether a terminal obeys a character: control characters, and those that turn the direction
 /// of the text behind them.
-fn is_obeyed(char: char) -> bool {
+pub(crate) fn is_obeyed(char: char) -> bool {
     char.is_control()
         || matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -116,7 +118,7 @@ impl Output {
     ///
     /// When it can't be printed.
     pub fn report<R: Serialize + Display>(self, report: &R) -> Result<(), Failure> {
-        match self.print(report) {
+        match self.print(report, serde_json::to_string_pretty) {
             Err(Failure::BrokenPipe) => Ok(()),
             printed => printed,
         }
@@ -128,19 +130,8 @@ impl Output {
     ///
     /// [`Failure::Written`] when it can't be printed, or its reader went away.
     pub(crate) fn written<R: Serialize + Display>(self, report: &R) -> Result<(), Failure> {
-        self.print(report).map_err(Failure::written)
-    }
-
-    fn print<R: Serialize + Display>(self, report: &R) -> Result<(), Failure> {
-        let mut out = anstream::stdout().lock();
-        let written = if self.json {
-            serde_json::to_string_pretty(report)
-                .map_err(io::Error::from)
-                .and_then(|text| writeln!(out, "{}", shown_json(&text)))
-        } else {
-            writeln!(out, "{}", shown(report))
-        };
-        finish(written.and_then(|()| out.flush()))
+        self.print(report, serde_json::to_string_pretty)
+            .map_err(Failure::written)
     }
 
     /// Prints one line of a list that may be long: a line of JSON, or of text.
@@ -149,16 +140,31 @@ impl Output {
     ///
     /// [`Failure::BrokenPipe`] when the reader went away.
     pub fn line<R: Serialize + Display>(self, report: &R) -> Result<(), Failure> {
-        let mut out = anstream::stdout().lock();
-        let written = if self.json {
-            serde_json::to_string(report)
-                .map_err(io::Error::from)
-                .and_then(|text| writeln!(out, "{}", shown_json(&text)))
-        } else {
-            writeln!(out, "{}", shown(report))
-        };
-        finish(written)
+        self.print(report, serde_json::to_string)
     }
+
+    fn print<R: Serialize + Display>(
+        self,
+        report: &R,
+        json: fn(&R) -> serde_json::Result<String>,
+    ) -> Result<(), Failure> {
+        let mut out = anstream::stdout().lock();
+        let text = if self.json {
+            json(report).map(|json| shown_json(&json))
+        } else {
+            Ok(shown(report))
+        };
+        let written = text
+            .map_err(io::Error::from)
+            .and_then(|text| writeln!(out, "{text}"));
+        finish(written.and_then(|()| out.flush()))
+    }
+}
+
+/// Words a number of things: `1 record`, `2 records`.
+pub(crate) fn counted(count: u64, thing: &str) -> String {
+    let end = if count == 1 { "" } else { "s" };
+    format!("{count} {thing}{end}")
 }
 
 /// Says something to the person at the terminal, beside the report.
@@ -199,5 +205,6 @@ mod tests {
             serde_json::from_str::<String>(&json).ok().as_deref(),
             Some(text)
         );
+        assert_eq!(shown_json("{\t\"a\\tb\":\r\n1}"), "{ \"a\\tb\": \n1}");
     }
 }

@@ -24,5 +24,6 @@ pub use acts::{Act, OPERATOR_STEP};
 pub use explanation::{Answer, Explanation};
 pub use order::Report;
 pub use rerun::Line as Rerun;
+pub(crate) use scan::pages;
 pub(crate) use search::classify;
 pub use view::RecordView;

@@ -11,11 +11,10 @@ use lambda_idempotency_redis::{RedisStore, RedisStoreError};
 use redis::aio::ConnectionManager;
 use redis::{Cmd, FromRedisValue, cmd};
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
 
 use crate::args::Global;
+use crate::context::Context;
 use crate::failure::Failure;
-use crate::records::find::raw_id;
 use crate::time;
 
 /// The number of keys that the server looks at for one page. The file of a scan has the ids
@@ -106,11 +105,12 @@ impl Redis {
     }
 
     /// Reads the records of a page that were not read from it before, and returns the next one; `None`
-    /// behind the last. Which keys a cursor stands for depends on how many the server has.
+    /// behind the last. Which keys a cursor stands for depends on how many the server has. A key that
+    /// can't be a record's is skipped.
     pub(crate) async fn page(
         &self,
         at: Page,
-        deadline: Instant,
+        context: &Context,
     ) -> Result<(Vec<Row>, Option<Page>), Failure> {
         let Page { cursor, mut read } = at;
         let begin = format!("{}:{{", self.prefix);
@@ -119,14 +119,20 @@ impl Redis {
             .arg("MATCH")
             .arg(format!("{}*", escaped(&begin)));
         scan.arg("COUNT").arg(PAGE);
-        let (next, keys): (String, Vec<String>) = self.ask("look for records", scan).await?;
+        let (next, keys): (String, Vec<Vec<u8>>) = self.ask("look for records", scan).await?;
         // A server may name a key twice. An outcome's own key doesn't end so.
-        let id = |key: &String| Some(key.strip_prefix(&begin)?.strip_suffix('}')?.to_owned());
-        let named: BTreeSet<String> = keys.iter().filter_map(id).collect();
-        let ids = named.iter().filter(|id| !read.contains(id));
-        let ids: Vec<RecordId> = ids.map(|id| raw_id(id)).collect::<Result<_, _>>()?;
+        let name = |key: &Vec<u8>| {
+            let name = key.strip_prefix(begin.as_bytes())?.strip_suffix(b"}")?;
+            Some(name.to_vec())
+        };
+        let named: BTreeSet<Vec<u8>> = keys.iter().filter_map(name).collect();
+        let id = |name: &Vec<u8>| RecordId::stored(str::from_utf8(name).ok()?).ok();
+        let mut ids: Vec<RecordId> = named.iter().filter_map(id).collect();
+        context.skip_strays(named.len() - ids.len());
+        ids.retain(|id| !read.iter().any(|read| read == id.as_str()));
+        let found = self.store.load_all(&ids, context.deadline()).await;
         let mut rows = Vec::new();
-        for (id, found) in ids.iter().zip(self.store.load_all(&ids, deadline).await) {
+        for (id, found) in ids.iter().zip(found) {
             // It may have expired meanwhile.
             if let Some(found) = found? {
                 let id = id.as_str().to_owned();
@@ -139,7 +145,7 @@ impl Redis {
             }
         }
         // The page has become smaller where it no longer names one.
-        read.retain(|id| !named.contains(id));
+        read.retain(|id| !named.contains(id.as_bytes()));
         let next = (next != START).then_some(Page { cursor: next, read });
         Ok((rows, next))
     }

@@ -1,5 +1,6 @@
 //! Times as people and programs read them.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -53,26 +54,41 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
+/// The forms of a time.
+const FORMS: &str = "give a time such as 2026-11-23T03:12:00Z, or its epoch seconds (10 digits) or \
+    milliseconds (13 digits)";
+
+/// The milliseconds that a number may stand for, from September 2001 to 2200. No number is both
+/// seconds and milliseconds of these years. A date without dashes is neither, unless it ends with
+/// its hour, as [`is_date_and_hour`] says.
+const OF_NUMBERS: Range<i64> = 1_000_000_000_000..7_258_118_400_000;
+
+/// Tells whether the ten digits of a number read as a date and its hour, from 2020 to 2099:
+/// `2026112303`. As seconds they are times from 2034 to 2036.
+fn is_date_and_hour(number: i64) -> bool {
+    let (year, month) = (number / 1_000_000, number / 10_000 % 100);
+    let (day, hour) = (number / 100 % 100, number % 100);
+    (2020..2100).contains(&year)
+        && (1..=12).contains(&month)
+        && (1..=31).contains(&day)
+        && hour < 24
+}
+
 /// A time as an operator gives it: RFC 3339, or epoch seconds or milliseconds.
 pub(crate) fn parse(text: &str) -> Result<EpochMillis, String> {
     if let Ok(number) = text.parse::<i64>() {
-        // Seconds stay below this for 3,000 years.
-        let is_millis = number.unsigned_abs() >= 100_000_000_000;
-        let millis = if is_millis {
-            number
-        } else {
-            number.saturating_mul(1_000)
-        };
-        let at = Timestamp::from_millisecond(millis);
+        if is_date_and_hour(number) {
+            return Err(format!("it reads as a date and its hour: {FORMS}"));
+        }
+        let mut millis = [number.saturating_mul(1_000), number].into_iter();
+        let at = millis.find(|millis| OF_NUMBERS.contains(millis));
         return at
-            .map(|_| EpochMillis(millis))
-            .map_err(|_| "no calendar has this time: give epoch seconds".to_owned());
+            .map(EpochMillis)
+            .ok_or_else(|| format!("it is no time from 2001 to 2200: {FORMS}"));
     }
     text.parse::<Timestamp>()
         .map(|at| EpochMillis(at.as_millisecond()))
-        .map_err(|error| {
-            format!("{error}: give a time such as 2026-11-23T03:12:00Z, or epoch seconds")
-        })
+        .map_err(|error| format!("{error}: {FORMS}"))
 }
 
 #[cfg(test)]
@@ -104,10 +120,43 @@ mod tests {
     }
 
     #[test]
-    fn what_no_calendar_has_is_refused() {
-        for text in ["9223372036854775807", "-9223372036854775808"] {
-            assert!(parse(text).is_err_and(|words| words.contains("calendar")));
+    fn a_number_that_is_no_time_of_these_years_is_refused() {
+        for text in [
+            "20",
+            "2026",
+            "20261123",
+            "2020010100",
+            "2026112303",
+            "2099123123",
+            "202611230312",
+            "20261123031200",
+            "999999999",
+            "7258118400",
+            "-1764000000",
+            "9223372036854775807",
+            "-9223372036854775808",
+        ] {
+            let is_said = |words: String| words.contains("2026-11-23T03:12:00Z");
+            assert!(parse(text).is_err_and(is_said), "{text}");
         }
+        assert_eq!(parse("1000000000"), Ok(EpochMillis(1_000_000_000_000)));
+        assert_eq!(parse("7258118399"), Ok(EpochMillis(7_258_118_399_000)));
+        for number in [
+            2_019_123_123,
+            2_026_112_324,
+            2_026_113_200,
+            2_026_110_000,
+            2_026_130_100,
+            2_026_000_100,
+            2_100_010_100,
+        ] {
+            let seconds = parse(&number.to_string());
+            assert_eq!(seconds, Ok(EpochMillis(number * 1_000)), "{number}");
+        }
+    }
+
+    #[test]
+    fn what_no_calendar_has_is_refused() {
         assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
         for text in ["500000000000years", "101years", "584554531years"] {
             assert!(

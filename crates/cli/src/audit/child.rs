@@ -54,7 +54,8 @@ impl ChildEffects {
             .args(["-c", &self.command])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
-        // Its standard error goes to the terminal. It is stopped together with all that it starts.
+        // Its standard error goes to the terminal. It is stopped together with all that it starts, in a
+        // group that the terminal's Ctrl-C doesn't reach.
         shell.process_group(0);
         let mut child = shell.spawn().map_err(|error| self.failed(error))?;
         let group = Group(child.id());
@@ -73,8 +74,6 @@ impl ChildEffects {
                     "did not end within {time}, and was stopped: give it more by --timeout"
                 )));
             }
-            // It is in its own group, which the terminal doesn't reach.
-            _ = tokio::signal::ctrl_c() => return Err(self.failed("was interrupted")),
         };
         group.has_ended();
         let ((), output) = ended;

@@ -12,12 +12,11 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use data_encoding::BASE64;
 use flate2::read::MultiGzDecoder;
 use futures_util::stream::{self, Stream};
-use lambda_idempotency::dynamodb::TableLayout;
 use lambda_idempotency_audit::{AuditError, Completed, read};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::connect::{id_attribute, layout};
+use crate::connect::layout;
 use crate::context::Context;
 use crate::failure::{Failure, words};
 
@@ -109,12 +108,10 @@ async fn object(
 }
 
 /// Reads the completed records of an export, a data file at a time.
-pub(super) async fn pages(
+pub(super) async fn pages<'a>(
     place: &str,
-    context: &Context,
-) -> Result<impl Stream<Item = Result<Vec<Completed>, AuditError>> + use<>, Failure> {
-    let names = &context.global().layout;
-    let (layout, id) = (layout(names), id_attribute(names));
+    context: &'a Context,
+) -> Result<impl Stream<Item = Result<Vec<Completed>, AuditError>> + use<'a>, Failure> {
     let place = Place::open(place, context).await?;
     let manifest = place.manifest().await?;
     let lines = manifest
@@ -124,21 +121,19 @@ pub(super) async fn pages(
         .map(|line| serde_json::from_slice::<DataFile>(line).map(|file| file.key))
         .collect();
     let keys = keys.map_err(|error| not_read(MANIFEST, error))?;
-    let begun = (keys.into_iter(), place, layout, id);
-    Ok(stream::unfold(
-        begun,
-        async |(mut keys, place, layout, id)| {
-            let key = keys.next()?;
-            let page = match place.data(&key).await {
-                Ok(bytes) => records(&bytes, &layout, &id).map_err(|error| not_read(&key, error)),
-                Err(error) => Err(error),
-            };
-            Some((page, (keys, place, layout, id)))
-        },
-    ))
+    let begun = (keys.into_iter(), place, context);
+    Ok(stream::unfold(begun, async |(mut keys, place, context)| {
+        let key = keys.next()?;
+        let page = match place.data(&key).await {
+            Ok(bytes) => records(&bytes, context).map_err(|error| not_read(&key, error)),
+            Err(error) => Err(error),
+        };
+        Some((page, (keys, place, context)))
+    }))
 }
 
-fn records(gzipped: &[u8], layout: &TableLayout, id: &str) -> io::Result<Vec<Completed>> {
+fn records(gzipped: &[u8], context: &Context) -> io::Result<Vec<Completed>> {
+    let layout = layout(&context.global().layout);
     let mut text = String::new();
     MultiGzDecoder::new(gzipped).read_to_string(&mut text)?;
     let mut records = Vec::new();
@@ -148,7 +143,9 @@ fn records(gzipped: &[u8], layout: &TableLayout, id: &str) -> io::Result<Vec<Com
             .item
             .iter()
             .filter_map(|(name, value)| Some((name.clone(), attribute(value)?)));
-        records.extend(read(layout, id, &item.collect()));
+        let item: HashMap<_, _> = item.collect();
+        context.skip_elsewhere(layout.is_elsewhere(&item).into());
+        records.extend(read(&layout, &item));
     }
     Ok(records)
 }

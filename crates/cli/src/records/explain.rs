@@ -4,8 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use lambda_idempotency::protocol::Rules;
-use lambda_idempotency::{EpochMillis, OnCrash};
-use lambda_idempotency_audit::observed_namespace;
+use lambda_idempotency::{EpochMillis, OnCrash, RecordId};
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -81,7 +80,7 @@ impl RuleArgs {
 pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     let records = context.records().await?;
     let target = find(&args.which, &records, context).await?;
-    let observed = observed_namespace(target.id.as_str());
+    let observed = RecordId::observed_in(target.id.as_str());
     if let Some(namespace) = observed.filter(|_| !args.derive.is_empty()) {
         return Err(Failure::usage(format!(
             "this is a record of an engine that only observes, and its id doesn't tell what --derive needs: the id that the \

@@ -8,6 +8,7 @@ use lambda_idempotency::{EpochMillis, OnCrash, RecordId, SagaStatus};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::output::counted;
 use crate::records::operate::{is_compensated, pending_steps, waiting_steps};
 use crate::records::view::{RecordView, State};
 use crate::time;
@@ -79,6 +80,9 @@ pub struct Derived {
     pub uuid: String,
 }
 
+/// The most generations whose keys are shown for an effect.
+const MOST_GENERATIONS: u32 = 10;
+
 /// The engine's rules: the table doesn't know them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RulesView {
@@ -136,9 +140,10 @@ pub struct Explanation {
 impl Explanation {
     /// Explains what was found under an id, for deliveries that come at `now` under these rules.
     pub fn of(id: &RecordId, found: Option<&Found>, now: EpochMillis, rules: &Rules) -> Self {
-        // No record has it: the delivery is a new attempt.
-        let nobody = Owner::from_stored("a delivery");
-        let decision = decide(found, Asking::new(&nobody, None, now), rules);
+        // Another one than the record's: the delivery is a new attempt.
+        let owner = found.and_then(|found| found.version.owner.as_deref());
+        let other = Owner::from_stored(format!("not {}", owner.unwrap_or_default()));
+        let decision = decide(found, Asking::new(&other, None, now), rules);
         let record = found.and_then(|found| found.content.as_deref().ok());
         let waiting = record.map(waiting_steps).unwrap_or_default();
         let is_paused = matches!(decision, Decision::InFlight { .. })
@@ -186,7 +191,8 @@ impl Explanation {
         }
     }
 
-    /// Derives the keys of these effects, up to the generation that the record's attempts derive.
+    /// Derives the keys of these effects, up to the generation that the record's attempts derive: the
+    /// first ones, and the newest.
     pub(crate) fn derive(&mut self, id: &RecordId, found: Option<&Found>, effects: &[String]) {
         let newest = match found.map(|found| found.content.as_deref()) {
             Some(Err(_)) if !effects.is_empty() => {
@@ -198,9 +204,18 @@ impl Explanation {
             Some(Ok(record)) => record.journal.key_generation(),
             _ => 0,
         };
+        let left_out = newest.saturating_sub(MOST_GENERATIONS - 1);
+        if left_out > 0 && !effects.is_empty() {
+            let left_out = counted(left_out.into(), "generation");
+            let words = format!(
+                "; --derive shows the first keys and the newest, and leaves out {left_out} between them"
+            );
+            self.words.push_str(&words);
+        }
         let of = |effect: &String| {
             let effect = effect.clone();
-            (0..=newest).map(move |generation| Derived {
+            let generations = std::iter::once(0).chain(left_out + 1..=newest);
+            generations.map(move |generation| Derived {
                 key: id.derive_key_in(generation, &effect),
                 uuid: id.derive_uuid_in(generation, &effect),
                 effect: effect.clone(),

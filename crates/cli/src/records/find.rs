@@ -59,7 +59,7 @@ pub(crate) async fn find(
 ) -> Result<Target, Failure> {
     let namespace = context.global().namespace.as_deref();
     let id = match (&which.id, &which.operation, &which.token, &which.hash) {
-        (Some(id), ..) => raw_id(id)?,
+        (Some(id), ..) => RecordId::stored(id)?,
         (_, Some(operation), Some(token), _) => {
             let mut key = Key::new(operation, token);
             if let Some(scope) = &which.scope {
@@ -69,7 +69,7 @@ pub(crate) async fn find(
         }
         (_, Some(operation), _, Some(hash)) if hash.len() == HASH_DIGITS => {
             let namespace = needed(namespace, "the id of a hash and an operation")?;
-            raw_id(&id_of_hash(namespace, operation, hash)?)?
+            id_of_hash(namespace, operation, hash)?
         }
         (_, operation, _, Some(hash)) => {
             search::by_hash(hash, operation.as_deref(), records, context).await?
@@ -94,25 +94,19 @@ pub(super) fn needed<'a>(namespace: Option<&'a str>, of: &str) -> Result<&'a str
 
 /// The id of a key, as an engine of this namespace makes it.
 fn id_of(key: &Key, namespace: &str) -> Result<RecordId, Failure> {
-    let usage = |error: &dyn std::fmt::Display| Failure::usage(error.to_string());
     let engine = Idempotency::builder(MemoryStore::new())
         .namespace(namespace)
         .settings(|settings| settings.max_token_chars = usize::MAX)
         .build()
-        .map_err(|error| usage(&error))?;
-    engine.record_id(key).map_err(|error| usage(&error))
-}
-
-/// The id that the table has, as it is.
-pub(crate) fn raw_id(id: &str) -> Result<RecordId, Failure> {
-    id_of(&Key::raw("operator", id), "operator")
+        .map_err(|error| Failure::usage(error.to_string()))?;
+    Ok(engine.record_id(key)?)
 }
 
 /// Any token's id of this operation, with the hash instead of the token's own.
-fn id_of_hash(namespace: &str, operation: &str, hash: &str) -> Result<String, Failure> {
+fn id_of_hash(namespace: &str, operation: &str, hash: &str) -> Result<RecordId, Failure> {
     let id = id_of(&Key::new(operation, "any"), namespace)?;
     let id = id.as_str().strip_suffix(id.hash()).unwrap_or_default();
-    Ok(format!("{id}{hash}"))
+    Ok(RecordId::stored(format!("{id}{hash}"))?)
 }
 
 #[cfg(test)]
@@ -125,14 +119,7 @@ mod tests {
         for operation in ["charge", "a#b", long.as_str()] {
             let id = id_of(&Key::new(operation, "order-17").scope("t"), "payments").unwrap();
             let again = id_of_hash("payments", operation, id.hash()).unwrap();
-            assert_eq!(again, id.as_str());
-        }
-    }
-
-    #[test]
-    fn an_id_of_the_table_stays_as_it_is() {
-        for id in ["payments#charge#0f", "any text"] {
-            assert_eq!(raw_id(id).unwrap().as_str(), id);
+            assert_eq!(again, id);
         }
     }
 

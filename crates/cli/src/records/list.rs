@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lambda_idempotency::protocol::record::{Found, Record};
-use lambda_idempotency::{EpochMillis, SagaStatus};
-use lambda_idempotency_audit::parts;
+use lambda_idempotency::{EpochMillis, RecordId, SagaStatus};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -17,7 +16,7 @@ use crate::connect::Place;
 use crate::context::{Context, now};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::note;
+use crate::output::{counted, note};
 use crate::records::explain::SKEW_MARGIN;
 use crate::records::operate::waiting_steps;
 use crate::records::scan::{Fate, Progress, scan};
@@ -187,12 +186,12 @@ pub(crate) fn is_of_operation(namespace: Option<&str>, operation: &str, id: &str
     let operation = operation
         .get(..operation.floor_char_boundary(255))
         .unwrap_or(operation);
-    parts(id).is_some_and(|(_, of, _)| of == operation) && !is_elsewhere(namespace, id)
+    RecordId::parts_of(id).is_some_and(|(_, of, _)| of == operation) && !is_elsewhere(namespace, id)
 }
 
 /// Tells whether an id is one of another namespace than the one that is given. A raw id is of none.
 pub(crate) fn is_elsewhere(namespace: Option<&str>, id: &str) -> bool {
-    let namespace = namespace.zip(parts(id));
+    let namespace = namespace.zip(RecordId::parts_of(id));
     namespace.is_some_and(|(namespace, (of, ..))| of != namespace)
 }
 
@@ -227,7 +226,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         Ok(if is_last { Fate::Last } else { Fate::Taken })
     };
     let progress = scan(&records, context, progress, file, cost.records, each).await?;
-    note(format_args!("{listed} of {} records", progress.read));
+    let read = counted(progress.read, "record");
+    note(format_args!("{listed} of {read}"));
     match file {
         Some(file) if progress.is_done() => note(format_args!(
             "The list is complete: delete {} to begin anew",

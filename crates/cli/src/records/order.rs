@@ -89,14 +89,13 @@ pub struct Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(after) = &self.after else {
-            return write!(
+        if self.after.is_none() {
+            write!(
                 f,
-                "{HEADING}{}{HEADING:#}{NL}{DIM}would {}: nothing was written{DIM:#}{NL}{NL}{}",
-                self.before.id, self.act.act, self.before
-            );
-        };
-        if self.written {
+                "{HEADING}{}{HEADING:#}{NL}{DIM}would {}: nothing was written{DIM:#}",
+                self.before.id, self.act.act
+            )?;
+        } else if self.written {
             let before = self.before.state.word();
             write!(f, "{GOOD}{}{GOOD:#}: {before} before", self.act.act)?;
         } else {
@@ -110,7 +109,8 @@ impl fmt::Display for Report {
         if let Some(left) = &self.act.left {
             write!(f, "{NL}{WARNING}left for you to delete: {left}{WARNING:#}")?;
         }
-        write!(f, "{NL}{NL}{after}")
+        let view = self.after.as_ref().unwrap_or(&self.before);
+        write!(f, "{NL}{NL}{view}")
     }
 }
 

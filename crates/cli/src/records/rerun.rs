@@ -18,10 +18,10 @@ use crate::context::{Context, now};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::files;
-use crate::output::{ALARM, GOOD, note};
+use crate::output::{ALARM, GOOD, counted, note};
 use crate::records::acts::acts;
 use crate::records::explain::SKEW_MARGIN;
-use crate::records::find::{Which, needed, raw_id};
+use crate::records::find::{Which, needed};
 use crate::records::list::is_of_operation;
 use crate::records::open::held;
 use crate::records::operate::{
@@ -214,8 +214,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     let records = context.records().await?;
     let ids = match from {
         Some(file) => listed(file)?,
-        None => filtered(&args.which, &records, context).await?,
+        None => filtered(args, &records, context).await?,
     };
+    if ids.is_empty() {
+        return Ok(Exit::Fine);
+    }
     give_all(args, &ids, &records, context).await
 }
 
@@ -263,6 +266,15 @@ impl WhichArgs {
         Some(self.completed_since?..self.completed_before?)
     }
 
+    /// Words the times, for behind the records; nothing where none are given.
+    fn when(&self) -> String {
+        let of = |times: Range<EpochMillis>| {
+            let (since, before) = (time::text(times.start), time::text(times.end));
+            format!(" that became final from {since} until {before}")
+        };
+        self.times().map(of).unwrap_or_default()
+    }
+
     /// Tells whether a record that became final then is asked for: each, unless times are given.
     fn takes(&self, completed: Option<EpochMillis>) -> bool {
         let times = self.times();
@@ -270,17 +282,19 @@ impl WhichArgs {
     }
 }
 
-/// The ids of a file, each once: an id on each line, or what `list --json` prints.
+/// The ids of a file, each once: what `list --json` prints, where all of its lines are so; else an id
+/// on each line, which may have blanks at its ends, or be JSON itself.
 fn listed(file: &Path) -> Result<Vec<RecordId>, Failure> {
     let text = files::text(file)?;
     let mut seen = std::collections::HashSet::new();
-    let ids = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let ids = ids.map(|line| match serde_json::from_str(line) {
-        Ok(Entry { id }) => id,
-        Err(_) => line.to_owned(),
-    });
-    let ids = ids.filter(|id| seen.insert(id.clone()));
-    let ids: Vec<RecordId> = ids.map(|id| raw_id(&id)).collect::<Result<_, _>>()?;
+    let lines = || text.lines().filter(|line| !line.trim().is_empty());
+    let entries: Result<Vec<Entry>, _> = lines().map(serde_json::from_str).collect();
+    let ids: Vec<String> = match entries {
+        Ok(entries) => entries.into_iter().map(|entry| entry.id).collect(),
+        Err(_) => lines().map(str::to_owned).collect(),
+    };
+    let ids = ids.into_iter().filter(|id| seen.insert(id.clone()));
+    let ids: Vec<RecordId> = ids.map(RecordId::stored).collect::<Result<_, _>>()?;
     if ids.is_empty() {
         return Err(Failure::usage(format!(
             "{} has no ids: give a file with an id on each line, or with what `list --json` prints",
@@ -296,23 +310,31 @@ struct Entry {
     id: String,
 }
 
-/// The ids of the final records that fit the filter, by a scan that says first what it costs.
+/// The ids of the final records that fit the filter, by a scan that says first what it costs. There
+/// are none where all were given back before, for this reason: such a record no longer tells when it
+/// became final.
 async fn filtered(
-    which: &WhichArgs,
+    args: &Args,
     records: &Records,
     context: &Context,
 ) -> Result<Vec<RecordId>, Failure> {
     let namespace = context.global().namespace.as_deref();
-    let namespace = Some(needed(
-        namespace,
-        "the id of each record that the filter takes",
-    )?);
+    let namespace = needed(namespace, "the id of each record that the filter takes")?;
     let cost = cost(records, context).await?;
     note(&cost);
     agree(context, "Go on?")?;
+    let which = &args.which;
     let operation = which.operation.as_deref().unwrap_or_default();
-    let mut ids = Vec::new();
+    let (mut ids, mut before) = (Vec::new(), 0);
     let now = records.now(context).await?;
+    let order = Order {
+        ending: args.ending(),
+        act: args.why.act(WORD, now),
+    };
+    let is_done = |record: &Record| {
+        let act = order.carried_out(record).ok().flatten();
+        act.is_some_and(|act| act.reason == order.act.reason)
+    };
     let progress = Progress::resume(None, &records.place, &cost, String::new())?;
     scan(
         records,
@@ -323,16 +345,33 @@ async fn filtered(
         |id, found| {
             let state = State::of(&found, now, SKEW_MARGIN);
             let is_final = matches!(state, State::Completed | State::Failed);
-            let record = found.content.as_deref().ok().filter(|_| is_final);
-            if record.is_some_and(|record| which.takes(record.completed_at))
-                && is_of_operation(namespace, operation, &id)
-            {
-                ids.push(raw_id(&id)?);
+            let is_asked_for =
+                state != State::Expired && is_of_operation(Some(namespace), operation, &id);
+            let record = found.content.as_deref().ok().filter(|_| is_asked_for);
+            if record.is_some_and(|record| is_final && which.takes(record.completed_at)) {
+                ids.push(RecordId::stored(id)?);
+            } else if record.is_some_and(is_done) {
+                before += 1;
             }
             Ok(Fate::Left)
         },
     )
     .await?;
+    if ids.is_empty() {
+        let none = format!(
+            "there is no record of `{operation}` in the namespace `{namespace}`{}",
+            which.when()
+        );
+        if before == 0 {
+            return Err(Failure::usage(format!(
+                "{none}: look at the times and the names. A record that was given back is final again once its next delivery has run"
+            )));
+        }
+        let before = counted(before, "record");
+        note(format_args!(
+            "{none}. Done before, for this reason: {before}"
+        ));
+    }
     Ok(ids)
 }
 
@@ -344,9 +383,11 @@ async fn give_all(
     context: &Context,
 ) -> Result<Exit, Failure> {
     let count = ids.len();
-    note(format_args!("{count} records"));
-    if count > 0 && !args.dry_run {
-        let question = format!("The next delivery of each of {count} records runs again. Rerun?");
+    let all = counted(count as u64, "record");
+    note(&all);
+    if !args.dry_run {
+        let which = format!("{all}{}", args.which.when());
+        let question = format!("The next delivery of each of {which} runs again. Rerun?");
         agree(context, &question)?;
     }
     let ahead = records.ahead(context).await?;

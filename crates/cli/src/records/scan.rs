@@ -3,11 +3,14 @@
 use std::collections::HashMap;
 use std::mem::discriminant;
 use std::path::Path;
+use std::rc::Rc;
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use futures_util::{StreamExt, stream};
+use futures_util::{Stream, StreamExt, stream};
 use indicatif::{ProgressBar, ProgressStyle};
+use lambda_idempotency::RecordId;
 use lambda_idempotency::protocol::record::Found;
+use lambda_idempotency_audit as audit;
 use serde::{Deserialize, Serialize};
 
 use crate::connect::{Place, Records, Table};
@@ -54,9 +57,20 @@ enum Segment {
 }
 
 /// The number of segments that a table of DynamoDB is read in. Records elsewhere have one order.
-const SEGMENTS: usize = 4;
+const SEGMENTS: u16 = 4;
 /// The number of records of PostgreSQL that are read at once.
 const PAGE: u32 = 1_000;
+
+impl Segment {
+    /// The whole of a place, unread.
+    fn all(place: &Place) -> Vec<Self> {
+        match place {
+            Place::DynamoDb(_) => vec![Self::After(HashMap::new()); SEGMENTS.into()],
+            Place::Postgres(_) => vec![Self::After(HashMap::new())],
+            Place::Redis(_) => vec![Self::At(Page::first())],
+        }
+    }
+}
 
 impl Progress {
     /// Tells whether all was read.
@@ -73,17 +87,12 @@ impl Progress {
     }
 
     fn new(place: &Place, cost: &Cost, filter: String) -> Self {
-        let segments = match place {
-            Place::DynamoDb(_) => vec![Segment::After(HashMap::new()); SEGMENTS],
-            Place::Postgres(_) => vec![Segment::After(HashMap::new())],
-            Place::Redis(_) => vec![Segment::At(Page::first())],
-        };
         Self {
             of: cost.of.clone(),
             which: cost.which.clone(),
             filter,
             read: 0,
-            segments,
+            segments: Segment::all(place),
         }
     }
 
@@ -164,11 +173,11 @@ pub(crate) async fn scan(
 ) -> Result<Progress, Failure> {
     let bar = bar(total, progress.read);
     save(file, &progress)?;
-    while !progress.is_done() {
+    'pages: while !progress.is_done() {
         let places = progress.segments.iter().cloned().enumerate();
         let pages: Vec<_> = stream::iter(places)
             .map(async |(number, segment)| (number, page(records, context, number, segment).await))
-            .buffer_unordered(SEGMENTS)
+            .buffer_unordered(SEGMENTS.into())
             .collect()
             .await;
         for (number, page) in pages {
@@ -182,8 +191,7 @@ pub(crate) async fn scan(
                 progress.set(number, behind);
                 save(file, &progress)?;
                 if fate == Fate::Last {
-                    bar.finish_and_clear();
-                    return Ok(progress);
+                    break 'pages;
                 }
             }
             progress.set(number, next);
@@ -192,7 +200,27 @@ pub(crate) async fn scan(
         save(file, &progress)?;
     }
     bar.finish_and_clear();
+    context.note_elsewhere();
+    context.note_strays();
     Ok(progress)
+}
+
+/// Reads all records with their ids, page by page.
+pub(crate) fn pages(
+    records: Records,
+    context: &Context,
+) -> impl Stream<Item = Result<Vec<(String, Found)>, Failure>> {
+    let segments = Segment::all(&records.place).into_iter().enumerate();
+    let records = Rc::new(records);
+    audit::side_by_side(segments, move |(number, from)| {
+        let records = Rc::clone(&records);
+        async move {
+            let (rows, next) = page(&records, context, number, from).await?;
+            let rows: Vec<_> = rows.into_iter().map(|row| (row.id, row.found)).collect();
+            let next = (next != Segment::Done).then_some((number, next));
+            Ok::<_, Failure>((rows, next))
+        }
+    })
 }
 
 /// Shown on a terminal alone.
@@ -210,7 +238,9 @@ async fn page(
     from: Segment,
 ) -> Result<(Vec<Row>, Segment), Failure> {
     match (&records.place, from) {
-        (Place::DynamoDb(table), Segment::After(key)) => dynamodb_page(table, segment, key).await,
+        (Place::DynamoDb(table), Segment::After(key)) => {
+            dynamodb_page(table, context, segment, key).await
+        }
         (Place::Postgres(store), Segment::After(after)) => {
             let after = after.into_values().next().unwrap_or_default();
             let rows = store.page(&after, PAGE, context.deadline()).await?;
@@ -219,12 +249,15 @@ async fn page(
                 id,
                 found,
             };
-            let rows: Vec<_> = rows.into_iter().map(row).collect();
+            let mut rows: Vec<_> = rows.into_iter().map(row).collect();
             let next = rows.last().map(|row| row.behind.clone());
+            let read = rows.len();
+            rows.retain(|row| RecordId::stored(row.id.as_str()).is_ok());
+            context.skip_strays(read - rows.len());
             Ok((rows, next.unwrap_or(Segment::Done)))
         }
         (Place::Redis(redis), Segment::At(page)) => {
-            let (rows, next) = redis.page(page, context.deadline()).await?;
+            let (rows, next) = redis.page(page, context).await?;
             let row = |row: crate::redis::Row| Row {
                 id: row.id,
                 found: row.found,
@@ -239,39 +272,36 @@ async fn page(
 
 async fn dynamodb_page(
     table: &Table,
+    context: &Context,
     segment: usize,
     after: Key,
 ) -> Result<(Vec<Row>, Segment), Failure> {
     let string = |(name, value)| (name, AttributeValue::S(value));
     let after: HashMap<_, _> = after.into_iter().map(string).collect();
-    let page = table
-        .client
-        .scan()
-        .table_name(&table.name)
-        .segment(i32::try_from(segment).unwrap_or(0))
-        .total_segments(i32::try_from(SEGMENTS).unwrap_or(1))
-        .set_exclusive_start_key((!after.is_empty()).then_some(after))
-        .send()
-        .await
-        .map_err(|error| classify(table, "dynamodb:Scan", &error))?;
-    let items = page.items.unwrap_or_default();
-    let rows = items.iter().filter_map(|item| {
-        let id = item.get(&table.id)?.as_s().ok()?;
-        // The compressed outcome of another record, in its own item.
-        let is_outcome = item.contains_key("content") && id.contains("#outcome#");
-        let key = table
-            .keys
-            .iter()
-            .filter_map(|name| Some((name.clone(), item.get(name)?.as_s().ok()?.clone())));
-        (!is_outcome).then(|| Row {
-            id: id.clone(),
-            found: table.layout.read(item),
-            behind: Segment::After(key.collect()),
-        })
+    let after = (!after.is_empty()).then_some(after);
+    let Table {
+        client,
+        name,
+        layout,
+        ..
+    } = table;
+    let segment = audit::Segment {
+        number: u16::try_from(segment).unwrap_or(0),
+        of: SEGMENTS,
+    };
+    let read = audit::page(client, name, layout, segment, after).await;
+    let read = read.map_err(|error| classify(table, "dynamodb:Scan", &error))?;
+    context.skip_elsewhere(read.elsewhere);
+    let rows = read.rows.into_iter().map(|row| {
+        let value = |name: &String| Some((name.clone(), row.item.get(name)?.as_s().ok()?.clone()));
+        Row {
+            behind: Segment::After(table.keys.iter().filter_map(value).collect()),
+            id: row.id,
+            found: row.found,
+        }
     });
     let rows = rows.collect();
-    let next = page.last_evaluated_key.filter(|key| !key.is_empty());
-    let next = next.map_or(Segment::Done, |key| {
+    let next = read.next.map_or(Segment::Done, |key| {
         let text =
             |(name, value): (String, AttributeValue)| Some((name, value.as_s().ok()?.clone()));
         Segment::After(key.into_iter().filter_map(text).collect())

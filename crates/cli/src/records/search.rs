@@ -4,7 +4,6 @@ use std::fmt;
 
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use lambda_idempotency::{RecordId, StoreError};
-use lambda_idempotency_audit::parts;
 use lambda_idempotency_postgres::PostgresStore;
 use sqlx::{AssertSqlSafe, PgPool, Row};
 
@@ -12,8 +11,7 @@ use crate::ask::agree;
 use crate::connect::{Place, Records, Table};
 use crate::context::Context;
 use crate::failure::{Failure, words};
-use crate::output::note;
-use crate::records::find::raw_id;
+use crate::output::{counted, note};
 use crate::records::list::{is_elsewhere, is_of_operation};
 use crate::records::open::AS_THE_STORE;
 use crate::records::scan::{Fate, Progress, scan};
@@ -39,8 +37,9 @@ impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "A scan reads the whole of {}: about {} records",
-            self.of, self.records
+            "A scan reads the whole of {}: about {}",
+            self.of,
+            counted(self.records, "record")
         )?;
         if let Some(units) = self.read_units {
             let dollars = units / 1_000_000.0 * PRICE_OF_A_MILLION_READ_UNITS;
@@ -170,7 +169,7 @@ pub(crate) async fn by_hash(
     scan(records, context, progress, None, cost.records, |id, _| {
         let is_asked_for = operation.is_none_or(|of| is_of_operation(namespace, of, &id))
             && !is_elsewhere(namespace, &id);
-        if !is_asked_for || !has_hash(&id, hash)? {
+        if !is_asked_for || !RecordId::stored(&id)?.hash().starts_with(hash) {
             return Ok(Fate::Left);
         }
         found.push(id);
@@ -187,17 +186,10 @@ pub(crate) async fn by_hash(
             "no record's hash begins with {hash}: it may have expired, or be in another table or namespace{}",
             operation.map_or("", |_| ", of another operation, or under an id of your own")
         ))),
-        [id] => raw_id(id),
+        [id] => RecordId::stored(id).map_err(Failure::from),
         several => Err(Failure::usage(format!(
             "the hash {hash} is ambiguous: give more digits, or one of these ids: {}",
             several.join(", ")
         ))),
     }
-}
-
-/// Tells whether logs name this record by a hash that begins so: the end of the id, or the hash of
-/// an id that a caller supplied.
-fn has_hash(id: &str, hash: &str) -> Result<bool, Failure> {
-    let is_derived = parts(id).is_some_and(|(.., own)| own.starts_with(hash));
-    Ok(is_derived || raw_id(id)?.hash().starts_with(hash))
 }

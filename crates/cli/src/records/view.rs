@@ -205,7 +205,7 @@ impl RecordView {
         self.lease = lease.map(time::text);
         self.completed_at = record.completed_at.map(time::text);
         let times = record.started_at.zip(record.completed_at);
-        self.duration_ms = times.map(|(started, completed)| completed.0 - started.0);
+        self.duration_ms = times.map(|(started, completed)| completed.0.saturating_sub(started.0));
         self.expires_at = Some(time::text(record.expiration.to_millis()));
         self.last_error.clone_from(&record.last_error);
         self.fingerprint = record

@@ -2,6 +2,11 @@
 //! none. `RECORDS=100000` audits ten thousand of them.
 
 use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, AttributeValue, BillingMode, GlobalSecondaryIndex, KeySchemaElement,
@@ -20,7 +25,9 @@ fn id(number: usize) -> String {
     format!("payments#charge#{number:064x}")
 }
 
-fn record(number: usize) -> Vec<(&'static str, AttributeValue)> {
+type Record = Vec<(&'static str, AttributeValue)>;
+
+fn record(number: usize) -> Record {
     let text = |text: String| AttributeValue::S(text);
     let count = |number: i64| AttributeValue::N(number.to_string());
     vec![
@@ -45,8 +52,8 @@ fn effects(number: usize, planted: bool) -> usize {
     }
 }
 
-async fn put_all(table: &str, items: impl Iterator<Item = Vec<(&'static str, AttributeValue)>>) {
-    let request = |item: Vec<(&'static str, AttributeValue)>| {
+async fn put_all(table: &str, items: impl Iterator<Item = Record>) {
+    let request = |item: Record| {
         let put = item
             .into_iter()
             .fold(PutRequest::builder(), |put, (name, value)| {
@@ -340,25 +347,28 @@ async fn an_effect_that_an_index_lacks_is_not_missing() {
 }
 
 /// An export as DynamoDB writes it, of the first records.
-fn export(count: usize) -> std::path::PathBuf {
+fn export(count: usize) -> PathBuf {
+    let records: Vec<_> = (0..count).map(record).collect();
+    export_of(&records)
+}
+
+fn export_of(records: &[Record]) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("cli-export-{}", fastrand::u64(..)));
     std::fs::create_dir_all(folder.join("data")).unwrap();
     let mut manifest = Vec::new();
-    for (part, first) in (0..count).step_by(100).enumerate() {
+    for (part, records) in records.chunks(100).enumerate() {
         let name = format!("part{part}.json.gz");
         let mut file = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        for number in first..(first + 100).min(count) {
-            let item: serde_json::Map<_, _> = record(number)
-                .into_iter()
-                .map(|(name, value)| {
-                    let value = match value {
-                        AttributeValue::S(text) => json!({ "S": text }),
-                        AttributeValue::N(number) => json!({ "N": number }),
-                        other => panic!("{other:?}"),
-                    };
-                    (name.to_owned(), value)
-                })
-                .collect();
+        for record in records {
+            let attribute = |(name, value): &(&str, AttributeValue)| {
+                let value = match value {
+                    AttributeValue::S(text) => json!({ "S": text }),
+                    AttributeValue::N(number) => json!({ "N": number }),
+                    other => panic!("{other:?}"),
+                };
+                ((*name).to_owned(), value)
+            };
+            let item: serde_json::Map<_, _> = record.iter().map(attribute).collect();
             writeln!(file, "{}", json!({ "Item": item })).unwrap();
         }
         std::fs::write(folder.join("data").join(&name), file.finish().unwrap()).unwrap();
@@ -370,7 +380,8 @@ fn export(count: usize) -> std::path::PathBuf {
     folder
 }
 
-const COUNTS_ONE: &str = "sed 's/.*\"id\":\"\\([^\"]*\\)\".*/{\"id\":\"\\1\",\"effects\":1}/'";
+pub(crate) const COUNTS_ONE: &str =
+    "sed 's/.*\"id\":\"\\([^\"]*\\)\".*/{\"id\":\"\\1\",\"effects\":1}/'";
 
 async fn by_command(place: &str, effects: &str) -> Said {
     let mut command = command(&["audit", "--json", "--effect-key", "hash", "--export", place]);
@@ -392,6 +403,41 @@ async fn a_record_that_has_expired_is_not_compared() {
     put_all(&records, expired).await;
     let said = audit(&records, &ledger, &[]).await.ended_with(0);
     assert_eq!(counts(&said), [20, 0, 0]);
+}
+
+/// Services share a table with two keys, each under its own partition value.
+#[tokio::test]
+async fn records_under_another_partition_value_are_not_compared() {
+    let (_, ledger) = world(20, false, "payment").await;
+    let under = |value: &str, number: usize| {
+        let mut record = record(number);
+        record[0].0 = "sk";
+        record.push(("pk", AttributeValue::S(value.to_owned())));
+        record
+    };
+    let mine = (0..20).map(|number| under("mine", number));
+    let theirs = (20..25).map(|number| under("theirs", number));
+    let records: Vec<Record> = mine.chain(theirs).collect();
+    let table = format!("cli-{:016x}", fastrand::u64(..));
+    dynamodb()
+        .create_table(&table, &["pk", "sk"])
+        .await
+        .unwrap();
+    put_all(&table, records.iter().cloned()).await;
+    let folder = export_of(&records);
+    let layout = ["--partition-key", "pk", "--sort-key", "sk"];
+    let place = ["--partition-value", "mine"];
+    for source in [&[][..], &["--export", folder.to_str().unwrap()]] {
+        let words = [&layout[..], &place, source].concat();
+        let said = audit(&table, &ledger, &words).await.ended_with(0);
+        assert_eq!(counts(&said), [20, 0, 0], "{source:?}");
+        said.refused(0, "5 items have another key or partition value");
+    }
+    let place = ["--partition-value", "theirs"];
+    let words = [&layout[..], &place].concat();
+    let said = audit(&table, &ledger, &words).await.ended_with(1);
+    assert_eq!(counts(&said), [5, 5, 0]);
+    said.refused(1, "20 items have another key or partition value");
 }
 
 #[tokio::test]
@@ -458,23 +504,70 @@ async fn a_command_that_does_not_end_is_stopped() {
     }
 }
 
-#[tokio::test]
-async fn an_export_is_read_from_s3() {
-    let folder = export(250);
+/// Starts a bucket with an export, and returns its address. A request for `never` is noted, and gets
+/// no answer.
+async fn bucket(folder: PathBuf, never: &'static str, is_asked: Arc<AtomicBool>) -> String {
     let files = axum::Router::new().fallback(move |uri: axum::http::Uri| {
         let path = uri
             .path()
             .strip_prefix("/exports/AWSDynamoDB/01-0f/")
             .unwrap_or("none")
             .to_owned();
-        let found = std::fs::read(folder.join(path));
-        async move { found.map_err(|_| axum::http::StatusCode::NOT_FOUND) }
+        let found = std::fs::read(folder.join(&path));
+        let is_asked = Arc::clone(&is_asked);
+        async move {
+            if path == never {
+                is_asked.store(true, Ordering::SeqCst);
+                std::future::pending::<()>().await;
+            }
+            found.map_err(|_| axum::http::StatusCode::NOT_FOUND)
+        }
     });
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0))
         .await
         .unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, files).await.unwrap() });
+    url
+}
+
+/// The command has counted the first page of the records, and the second one isn't there yet.
+#[tokio::test]
+async fn an_audit_is_interrupted_between_two_runs_of_its_command() {
+    let is_asked = Arc::new(AtomicBool::new(false));
+    let url = bucket(export(250), "data/part1.json.gz", Arc::clone(&is_asked)).await;
+    let mut audit = command(&[
+        "audit",
+        "--effect-key",
+        "hash",
+        "--effects-command",
+        COUNTS_ONE,
+        "--export",
+        "s3://exports/AWSDynamoDB/01-0f",
+        "--endpoint-url",
+        &url,
+    ]);
+    let audit = audit.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let audit = audit.spawn().unwrap();
+    let minute = Duration::from_mins(1);
+    let asked = async {
+        while !is_asked.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(minute, asked).await.unwrap();
+    let interrupt = format!("kill -INT {}", audit.id().unwrap());
+    let mut shell = tokio::process::Command::new("/bin/sh");
+    let sent = shell.args(["-c", &interrupt]).status().await.unwrap();
+    assert!(sent.success());
+    let ended = tokio::time::timeout(minute, audit.wait_with_output()).await;
+    let said = Said::of(&ended.unwrap().unwrap());
+    said.refused(3, "the audit was interrupted");
+}
+
+#[tokio::test]
+async fn an_export_is_read_from_s3() {
+    let url = bucket(export(250), "nothing", Arc::default()).await;
     let place = [
         "--export",
         "s3://exports/AWSDynamoDB/01-0f",

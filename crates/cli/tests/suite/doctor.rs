@@ -289,6 +289,55 @@ async fn what_may_not_be_asked_is_not_checked_and_says_what_to_allow() {
 }
 
 #[tokio::test]
+async fn variables_that_could_not_be_read_are_not_checked() {
+    let wire = Wire::sound(true).await;
+    wire.change(|it| {
+        it["function"]["Environment"] = json!({"Error": {
+            "ErrorCode": "AccessDeniedException",
+            "Message": "Lambda was unable to decrypt your environment variables",
+        }});
+    });
+    let said = doctor(&wire, "idempotency", &[]).await;
+    let said = said.refused(0, "unable to decrypt your environment variables");
+    let report = said.json();
+    let fine = report["fine"].as_array().unwrap();
+    for rule in ["kill-switch", "table-variable"] {
+        assert!(!fine.contains(&json!(rule)), "{report:#}");
+    }
+    said.refused(0, "allow your role kms:Decrypt");
+}
+
+/// An ARN of a stream of DynamoDB ends with a time, and a Kafka of one's own has no ARN.
+#[tokio::test]
+async fn a_mapping_is_named_by_its_table_its_stream_or_its_id() {
+    let wire = Wire::sound(true).await;
+    let arn = "arn:aws:kinesis:eu-central-1:123456789012:stream/movements/consumer/one:1700000000";
+    for (arn, name) in [
+        (
+            "arn:aws:dynamodb:eu-central-1:123456789012:table/orders/stream/2026-11-23T03:12:00.000",
+            "orders",
+        ),
+        (arn, "movements"),
+    ] {
+        wire.change(|it| {
+            it["mappings"][1]["EventSourceArn"] = json!(arn);
+            it["mappings"][1]["BisectBatchOnFunctionError"] = json!(false);
+        });
+        let said = doctor(&wire, "idempotency", &[]).await.ended_with(1);
+        assert_eq!(ids(&said), ["bisect"]);
+        assert_eq!(said.json()["findings"][0]["at"], name, "{said:?}");
+    }
+    wire.change(|it| {
+        it["mappings"] = json!([{
+            "UUID": "44444444", "State": "Disabled", "Topics": ["payments"],
+            "FunctionResponseTypes": ["ReportBatchItemFailures"],
+        }]);
+    });
+    let said = doctor(&wire, "idempotency", &[]).await;
+    said.refused(1, "its mapping of 44444444 is disabled");
+}
+
+#[tokio::test]
 async fn mappings_that_may_be_an_aliass_are_not_checked() {
     let wire = Wire::sound(true).await;
     wire.change(|it| it["mappings"] = json!([]));

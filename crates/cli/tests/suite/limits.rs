@@ -32,10 +32,11 @@ async fn a_time_that_no_calendar_has_is_refused() {
                 .refused(2, "a hundred years");
         }
     }
-    for at in ["9223372036854775807", "-9223372036854775808"] {
+    // A date without dashes is none, either.
+    for at in ["9223372036854775807", "-9223372036854775808", "20261123"] {
         run(&["explain", "any", &format!("--at={at}")])
             .await
-            .refused(2, "no calendar has this time");
+            .refused(2, "it is no time from 2001 to 2200");
     }
 }
 
@@ -58,6 +59,35 @@ fn step(state: &str, (name, words): (&str, &str)) -> AttributeValue {
     AttributeValue::M(step.map(|(name, value)| (name.to_owned(), value)).into())
 }
 
+/// Puts a record with this outcome, and this result of a step.
+async fn put_completed(table: &str, id: &str, outcome: &str, result: &str) {
+    let put = dynamodb().client().put_item().table_name(table);
+    put.item("id", text(id))
+        .item("status", text("COMPLETED"))
+        .item("owner", text("0f"))
+        .item("attempt", number("1"))
+        .item("expiration", number("4000000000"))
+        .item("completed_at", number("1700000000000"))
+        .item("data", text(outcome))
+        .item("step:charge", step("CONFIRMED", ("result", result)))
+        .item("v", number("1"))
+        .send()
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn what_is_between_the_tokens_of_a_value_is_shown_as_json() {
+    let (table, id) = (table().await, "payments#charge#0f");
+    let stored = "{\t\"a\\tb\":\r\n[1,\t2]\r}";
+    put_completed(&table, id, stored, stored).await;
+    let got = on(&table, &["get", id, "--json"]).await;
+    let got = got.ended_with(0).json();
+    let value: serde_json::Value = serde_json::from_str(stored).unwrap();
+    assert_eq!(got["outcome"]["value"], value, "{got}");
+    assert_eq!(got["steps"][0]["result"], value, "{got}");
+}
+
 #[tokio::test]
 async fn numbers_are_shown_to_their_last_digit() {
     let table = table().await;
@@ -70,19 +100,8 @@ async fn numbers_are_shown_to_their_last_digit() {
     .enumerate()
     {
         let id = format!("payments#charge#{place}");
-        let put = dynamodb().client().put_item().table_name(&table);
-        put.item("id", text(&id))
-            .item("status", text("COMPLETED"))
-            .item("owner", text("0f"))
-            .item("attempt", number("1"))
-            .item("expiration", number("4000000000"))
-            .item("completed_at", number("1700000000000"))
-            .item("data", text(&format!("{{\"numbers\":{numbers}}}")))
-            .item("step:charge", step("CONFIRMED", ("result", numbers)))
-            .item("v", number("1"))
-            .send()
-            .await
-            .unwrap();
+        let outcome = format!("{{\"numbers\":{numbers}}}");
+        put_completed(&table, &id, &outcome, numbers).await;
         for (format, kind) in [(&[][..], ""), (&["--json"], "\"kind\": \"json\"")] {
             let said = on(&table, &[&["get", &id], format].concat()).await;
             let said = said.ended_with(0);

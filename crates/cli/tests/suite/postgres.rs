@@ -32,6 +32,11 @@ async fn on(table: &str, arguments: &[&str]) -> Said {
     run(&[arguments, &["--store", &url(), "--table", table]].concat()).await
 }
 
+/// A list that goes on where the file says, for one record.
+fn resuming(file: &str) -> [&str; 6] {
+    ["list", "--yes", "--limit", "1", "--resume", file]
+}
+
 /// Leaves the record of an attempt that died an hour ago, and returns its id.
 async fn dead(store: &PostgresStore<PgPool>, token: &str) -> String {
     let hour_ago = SystemTime::now() - Duration::from_hours(1);
@@ -69,16 +74,8 @@ async fn deliver(store: &PostgresStore<PgPool>, token: &str) -> (bool, String) {
 async fn a_record_is_explained_released_and_completed() {
     let (store, table) = store().await;
     let (one, other) = (dead(&store, "A").await, dead(&store, "B").await);
-    let words = [
-        "explain",
-        "--operation",
-        "charge",
-        "--token",
-        "A",
-        "--namespace",
-        "payments",
-        "--json",
-    ];
+    let words = "explain --operation charge --token A --namespace payments --json";
+    let words: Vec<_> = words.split(' ').collect();
     assert_eq!(
         on(&table, &words).await.ended_with(0).json()["answer"],
         "runs_again"
@@ -242,14 +239,7 @@ async fn what_others_have_set_in_a_shared_session_leads_to_no_other_table() {
     let stuck = dead(&store, "stuck").await;
     let place = ["--store", &through, "--table", &table];
     let file = std::env::temp_dir().join(format!("{table}.scan"));
-    let list = [
-        "list",
-        "--yes",
-        "--limit",
-        "1",
-        "--resume",
-        file.to_str().unwrap(),
-    ];
+    let list = resuming(file.to_str().unwrap());
     let list = [&list[..], &place].concat();
     run(&list).await.ended_with(1);
     let other = format!("other_{table}");
@@ -280,7 +270,7 @@ async fn what_others_have_set_in_a_shared_session_leads_to_no_other_table() {
     open.rollback().await.unwrap();
     // The same table as before.
     let again = run(&list).await;
-    assert!(again.err.contains("of 1 records"), "{again:?}");
+    assert!(again.err.contains("of 1 record\n"), "{again:?}");
     std::fs::remove_file(file).unwrap();
 }
 
@@ -290,14 +280,7 @@ async fn a_list_is_gone_on_with_on_its_own_table_alone() {
     let (_, other) = store().await;
     let ids = [dead(&one, "A").await, dead(&one, "B").await];
     let file = std::env::temp_dir().join(format!("{table}.scan"));
-    let list = [
-        "list",
-        "--yes",
-        "--limit",
-        "1",
-        "--resume",
-        file.to_str().unwrap(),
-    ];
+    let list = resuming(file.to_str().unwrap());
     let first = on(&table, &list).await.ended_with(1);
     on(&other, &list).await.refused(2, "give another file");
     // The same name in another database.
@@ -444,6 +427,30 @@ async fn records_are_listed_once_each() {
         said.out.contains(&stuck) && said.out.lines().count() == 1,
         "{said:?}"
     );
+}
+
+#[tokio::test]
+async fn an_id_that_no_record_can_have_is_skipped_and_counted() {
+    let (store, table) = store().await;
+    let stuck = dead(&store, "stuck").await;
+    let insert = format!(
+        "INSERT INTO {table} (id, status, expiration, owner, lease, attempt, journal, started_at, layout) \
+         VALUES (repeat('x', 2049), 'INPROGRESS', 4000000000, '0f', 0, 1, '{{}}', 1700000000000, 1)"
+    );
+    sqlx::query(sqlx::AssertSqlSafe(insert))
+        .execute(store.pool())
+        .await
+        .unwrap();
+    let hash = &stuck[stuck.len() - 64..][..12];
+    for (words, code) in [
+        (&["list", "--yes"][..], 1),
+        (&["get", "--hash", hash, "--yes"], 0),
+    ] {
+        let said = on(&table, words).await.ended_with(code);
+        assert!(said.out.contains(&stuck), "{said:?}");
+        assert!(!said.out.contains("xxx"), "{said:?}");
+        assert!(said.err.contains("1 key skipped"), "{said:?}");
+    }
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::testing::{Crash, ManualClock};
 use lambda_idempotency::{
-    Claim, Error, Fingerprint, Idempotency, Key, OnCrash, Outcome, Step, StepError, SystemClock,
+    Claim, Error, Fingerprint, Idempotency, Key, OnCrash, Outcome, Step, StepError,
 };
 
 use crate::support::{PATIENCE, dynamodb};
@@ -27,7 +27,7 @@ fn engine(table: &str) -> Idempotency {
     let store = DynamoDbStore::new(dynamodb().client(), table);
     let engine = Idempotency::builder(store).namespace("payments");
     let engine = engine.settings(|settings| settings.store_timeout = PATIENCE);
-    engine.clock(SystemClock).build().unwrap()
+    engine.build().unwrap()
 }
 
 /// The same, an hour ago.

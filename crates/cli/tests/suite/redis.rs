@@ -6,6 +6,7 @@ use lambda_idempotency::testing::{Crash, ManualClock};
 use lambda_idempotency::{Claim, Error, Idempotency, Key, OnCrash, Step, StepError};
 use lambda_idempotency_redis::RedisStore;
 
+use crate::audit::COUNTS_ONE;
 use crate::redis_server::Server;
 use crate::support::{PATIENCE, Said, run};
 
@@ -53,16 +54,8 @@ async fn a_record_is_explained_released_completed_failed_redacted_and_run_again(
         dead(&server, "C").await,
     ];
     let [one, other, third] = &ids;
-    let words = [
-        "explain",
-        "--operation",
-        "charge",
-        "--token",
-        "A",
-        "--namespace",
-        "payments",
-        "--json",
-    ];
+    let words = "explain --operation charge --token A --namespace payments --json";
+    let words: Vec<_> = words.split(' ').collect();
     let explained = on(&server, &words).await.ended_with(0).json();
     assert_eq!(explained["answer"], "runs_again", "{explained}");
     on(&server, &[&["release", one][..], &WHY].concat())
@@ -179,11 +172,60 @@ async fn all_records_are_listed_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn keys_that_no_record_can_have_are_skipped_and_counted() {
+    let server = Server::start(&[]).await;
+    deliver(&server, "A").await.unwrap();
+    let once = engine(server.store().await, Duration::ZERO);
+    let id = once.record_id(&Key::new("charge", "A")).unwrap();
+    let long = format!("idempotency:{{{}}}", "x".repeat(2_049));
+    for key in [
+        &b"idempotency:{}"[..],
+        long.as_bytes(),
+        b"idempotency:{\xff}",
+    ] {
+        let mut set = redis::cmd("HSET");
+        set.arg(key).arg("status").arg("COMPLETED");
+        let set = set.exec_async(&mut server.connection().await).await;
+        set.unwrap();
+    }
+    let audit = ["audit", "--effect-key", "hash", "--settled-for", "0s"];
+    let rerun = ["rerun", "--keys", "new", "--yes", "--yes"];
+    let times = [
+        "--completed-since",
+        "2020-01-01T00:00:00Z",
+        "--completed-before",
+        "2100-01-01T00:00:00Z",
+    ];
+    let which = ["--operation", "charge", "--namespace", "payments"];
+    for (words, code, found) in [
+        (&["list", "--yes"][..], 1, id.as_str()),
+        (
+            &[&audit[..], &["--effects-command", COUNTS_ONE]].concat(),
+            0,
+            "compared with their effects",
+        ),
+        (
+            &["get", "--hash", &id.hash()[..12], "--yes"],
+            0,
+            id.as_str(),
+        ),
+        (
+            &[&rerun[..], &times, &which, &WHY[1..]].concat(),
+            0,
+            id.as_str(),
+        ),
+    ] {
+        let said = on(&server, words).await.ended_with(code);
+        assert!(said.out.contains(found), "{said:?}");
+        let notes = said.err.matches("3 keys skipped: no record has");
+        assert_eq!(notes.count(), 1, "{said:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_not_there_or_refuses_is_named_without_its_password() {
     let server = Server::start(&[]).await;
-    server
-        .ask::<String>(&["CONFIG", "SET", "requirepass", "right"])
-        .await;
+    server.set("requirepass", "right").await;
     for (address, words) in [
         (
             format!("redis://:wrong@127.0.0.1:{}", server.port),

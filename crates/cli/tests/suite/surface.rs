@@ -116,7 +116,8 @@ async fn a_flag_that_would_be_ignored_is_refused() {
     let by_key = [&rerun[..], &key].concat();
     let by_file = [&rerun[..], &["--from", "/dev/null"]].concat();
     let by_id = [&rerun[..], &["any"]].concat();
-    let (since, before) = (["--completed-since", "1"], ["--completed-before", "2"]);
+    let since = ["--completed-since", "1700000000"];
+    let before = ["--completed-before", "1700000001"];
     let by_time = [&rerun[..], &["--operation", "charge"], &since, &before].concat();
     let audit = ["audit", "--effect-key", "id", "--effects-command", "cat"];
     let exported = [&audit[..], &["--export", "/nonexistent"]].concat();

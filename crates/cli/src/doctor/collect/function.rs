@@ -38,23 +38,29 @@ pub(super) async fn ask(
         ),
         _ => Failure::service("lambda:GetFunctionConfiguration", &error),
     })?;
-    let variables = configuration
+    let (variables, error) = configuration
         .environment
-        .and_then(|environment| environment.variables);
-    let variable = |name: &str| {
-        variables
-            .as_ref()
-            .and_then(|variables| variables.get(name).cloned())
-    };
+        .map(|environment| (environment.variables, environment.error))
+        .unwrap_or_default();
+    if let Some(error) = &error {
+        let code = error.error_code().unwrap_or_default();
+        let message = error.message().unwrap_or_default();
+        let why = format!(
+            "{code}: {message}: with a KMS key of your own, allow your role kms:Decrypt on it"
+        );
+        asking.not_asked(format!("variables of {name}"), why);
+    }
+    let (is_read, variables) = (error.is_none(), variables.unwrap_or_default());
+    let variable = |name: &str| variables.get(name).filter(|value| !value.is_empty());
     let mut function = Function {
         name: name.to_owned(),
         arn: configuration.function_arn,
         timeout: configuration.timeout.and_then(seconds),
-        table: Some(variable("IDEMPOTENCY_TABLE").filter(|table| !table.is_empty())),
-        disabled: Some(
+        table: is_read.then(|| variable("IDEMPOTENCY_TABLE").cloned()),
+        disabled: is_read.then(|| {
             variable("IDEMPOTENCY_DISABLED")
-                .is_some_and(|word| Builder::disabled_by(&word) == Some(true)),
-        ),
+                .is_some_and(|word| Builder::disabled_by(word) == Some(true))
+        }),
         ..Function::default()
     };
     // An alias has no concurrency.
@@ -182,8 +188,17 @@ async fn source(
             }
             Source::Stream(stream(arn, mapping, retention))
         }
+        // The brokers of a Kafka of one's own have no ARN.
+        _ if arn.is_empty() => Source::Other(mapping.uuid.clone().unwrap_or_default()),
         _ => Source::Other(arn.to_owned()),
     }
+}
+
+/// The name in an ARN that ends with `stream/NAME`, with `table/NAME/stream/TIME`, or with a consumer
+/// behind the first.
+fn stream_name(arn: &str) -> &str {
+    let resource = arn.splitn(6, ':').nth(5).unwrap_or(arn);
+    resource.split('/').nth(1).unwrap_or(resource)
 }
 
 fn stream(
@@ -191,13 +206,12 @@ fn stream(
     mapping: &EventSourceMappingConfiguration,
     retention: Option<Duration>,
 ) -> Stream {
-    let name = arn.rsplit(':').next().unwrap_or(arn);
     let destination = mapping.destination_config.as_ref();
     let failure = destination.and_then(|to| to.on_failure.as_ref());
     // -1 is without end, and the default.
     let bounded = |count: Option<i32>| count.and_then(|count| u32::try_from(count).ok());
     Stream {
-        name: name.trim_start_matches("stream/").to_owned(),
+        name: stream_name(arn).to_owned(),
         retention,
         bisects: Some(mapping.bisect_batch_on_function_error.unwrap_or(false)),
         retries: Some(bounded(mapping.maximum_retry_attempts)),

@@ -5,18 +5,19 @@ use std::fmt::{self, Write as _};
 use lambda_idempotency::RecordId;
 
 use super::{Answer, SafeAct};
+use crate::output::is_obeyed;
 
-/// Quotes a word for the shell, as a string that shows no control character: an escape sequence would
-/// reach the terminal.
+/// Quotes a word for the shell, as a string without what a terminal obeys: a report would show that
+/// as text, and the command would name another word.
 pub(super) fn quoted(word: &str) -> String {
-    if !word.chars().any(char::is_control) {
+    if !word.chars().any(is_obeyed) {
         return format!("'{}'", word.replace('\'', r"'\''"));
     }
     let mut text = "$'".to_owned();
     for char in word.chars() {
         match char {
             '\'' | '\\' => text.extend(['\\', char]),
-            char if char.is_control() => {
+            char if is_obeyed(char) => {
                 let mut bytes = [0; 4];
                 for byte in char.encode_utf8(&mut bytes).bytes() {
                     let _ = write!(text, "\\x{byte:02x}");

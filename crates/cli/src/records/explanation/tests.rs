@@ -6,7 +6,6 @@ use lambda_idempotency::protocol::record::{LAYOUT, RELEASED, Status, StoredOutco
 use lambda_idempotency::{EpochSeconds, OnCrash};
 
 use super::*;
-use crate::records::find::raw_id;
 
 const NOW: EpochMillis = EpochMillis(1_795_000_000_000);
 
@@ -29,7 +28,12 @@ fn record(status: Status, lease: Option<EpochMillis>) -> Record {
 
 fn explain(record: Record, rules: &Rules) -> Explanation {
     let found = Found::readable(record);
-    Explanation::of(&raw_id("n#o#0f").unwrap(), Some(&found), NOW, rules)
+    Explanation::of(
+        &RecordId::stored("n#o#0f").unwrap(),
+        Some(&found),
+        NOW,
+        rules,
+    )
 }
 
 #[test]
@@ -130,7 +134,7 @@ fn an_attempt_that_was_ended_in_the_middle_may_have_had_its_effect() {
 
 #[test]
 fn what_is_absent_expired_or_unreadable_is_said() {
-    let id = raw_id("n#o#0f").unwrap();
+    let id = RecordId::stored("n#o#0f").unwrap();
     let absent = Explanation::of(&id, None, NOW, &rules());
     assert!(
         absent
@@ -177,11 +181,78 @@ fn a_step_that_waits_is_named_with_what_settles_it() {
 #[test]
 fn an_id_is_quoted_for_the_shell() {
     let found = Found::readable(record(Status::Failed, None));
-    let explained = Explanation::of(&raw_id("a'b").unwrap(), Some(&found), NOW, &rules());
+    let explained = Explanation::of(
+        &RecordId::stored("a'b").unwrap(),
+        Some(&found),
+        NOW,
+        &rules(),
+    );
     assert_eq!(
         explained.safe[0].command,
         r"idempotency release 'a'\''b' --reason WHY"
     );
+    // What a report would show as text.
+    let turning = RecordId::stored("a\u{202e}b\u{2028}").unwrap();
+    let explained = Explanation::of(&turning, Some(&found), NOW, &rules());
+    assert_eq!(
+        explained.safe[0].command,
+        r"idempotency release $'a\xe2\x80\xaeb\xe2\x80\xa8' --reason WHY"
+    );
+}
+
+/// Each owner's attempt may have died, whatever the owner is called.
+#[test]
+fn no_owner_is_taken_for_the_one_who_asks() {
+    for owner in ["a delivery", "not ", ""] {
+        let mut dead = record(Status::InProgress, Some(NOW - Duration::from_secs(30)));
+        dead.owner = Some(Owner::from_stored(owner));
+        assert_eq!(explain(dead, &rules()).answer, Answer::RunsAgain, "{owner}");
+    }
+}
+
+#[test]
+fn times_that_lie_apart_as_far_as_numbers_reach_have_a_duration() {
+    let mut done = record(Status::Completed, None);
+    done.outcome = Some(StoredOutcome::Inline("17".to_owned()));
+    done.started_at = Some(EpochMillis(i64::MIN));
+    done.completed_at = Some(EpochMillis(i64::MAX));
+    let view = explain(done, &rules()).record.unwrap();
+    assert_eq!(view.duration_ms, Some(i64::MAX));
+}
+
+#[test]
+fn of_many_generations_of_keys_the_first_and_the_newest_are_shown() {
+    let id = RecordId::stored("n#o#0f").unwrap();
+    for (newest, shown, left_out) in [
+        (0, vec![0], None),
+        (9, (0..=9).collect(), None),
+        (
+            10,
+            [0].into_iter().chain(2..=10).collect(),
+            Some("1 generation "),
+        ),
+        (
+            u32::MAX,
+            [0].into_iter().chain(u32::MAX - 8..=u32::MAX).collect(),
+            Some("4294967286 generations "),
+        ),
+    ] {
+        let mut released = record(Status::InProgress, Some(RELEASED));
+        let mut keys = released.journal.next_keys(NOW);
+        keys.entry.tries = newest;
+        released.journal.put(keys);
+        let found = Found::readable(released);
+        let mut explained = Explanation::of(&id, Some(&found), NOW, &rules());
+        explained.derive(&id, Some(&found), &["charge".to_owned()]);
+        let derived = explained.derived.iter();
+        let generations: Vec<u32> = derived.map(|derived| derived.generation).collect();
+        assert_eq!(generations, shown);
+        let words = &explained.words;
+        match left_out {
+            Some(left_out) => assert!(words.contains(left_out), "{words}"),
+            None => assert!(!words.contains("leaves out"), "{words}"),
+        }
+    }
 }
 
 #[test]

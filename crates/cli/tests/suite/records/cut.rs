@@ -9,7 +9,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::testing::Crash;
-use lambda_idempotency::{Claim, Error, Fingerprint, Idempotency, Outcome, SystemClock};
+use lambda_idempotency::{Claim, Error, Fingerprint, Idempotency, Outcome};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -478,9 +478,7 @@ async fn a_rerun_asks_what_becomes_of_confirmed_steps_and_keeps_the_record() {
     let (table, charges) = (table().await, AtomicUsize::new(0));
     let store = DynamoDbStore::new(dynamodb().client(), &table);
     let once = Idempotency::builder(store).namespace("payments");
-    let once = once
-        .settings(|settings| settings.store_timeout = PATIENCE)
-        .clock(SystemClock);
+    let once = once.settings(|settings| settings.store_timeout = PATIENCE);
     let once = once.retention(Duration::from_hours(1)).build().unwrap();
     let charge = async || Ok(format!("charge {}", charges.fetch_add(1, Ordering::SeqCst)));
     let deliver = async || deliver_in_steps(&once, "A-17", charge).await.unwrap();

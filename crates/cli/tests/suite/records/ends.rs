@@ -257,6 +257,49 @@ async fn an_erased_outcome_is_gone_and_its_duplicates_do_not_run() {
         .refused(2, "has no outcome");
 }
 
+/// The engine names the object by the hash at the end of the record's id.
+#[tokio::test]
+async fn a_redaction_names_the_object_that_it_leaves() {
+    let table = table().await;
+    deliver(&table, "A-17").await.unwrap();
+    let id = id(&table, "A-17");
+    let text = |text: &str| AttributeValue::S(text.to_owned());
+    let packed = [
+        ("sha256", text(&"0f".repeat(32))),
+        ("bytes", AttributeValue::N("500000".to_owned())),
+        ("in", text("object")),
+        ("owner", text("0f0f")),
+    ];
+    let packed = packed.map(|(name, value)| (name.to_owned(), value));
+    let update = dynamodb().client().update_item().table_name(&table);
+    update
+        .key("id", text(&id))
+        .update_expression("SET #packed = :packed REMOVE #data")
+        .expression_attribute_names("#packed", "packed")
+        .expression_attribute_names("#data", "data")
+        .expression_attribute_values(":packed", AttributeValue::M(packed.into()))
+        .send()
+        .await
+        .unwrap();
+    let hash = id.rsplit('#').next().unwrap();
+    let object = format!("PREFIX{hash}/0f0f");
+    let key = ["--operation", "charge", "--namespace", "payments"];
+    for which in [
+        &[&*id][..],
+        &["--hash", &hash[..8]],
+        &[&["--hash", hash][..], &key].concat()[..],
+    ] {
+        for format in [&[][..], &["--json"]] {
+            let dry_run = ["redact", "--dry-run", "--yes"];
+            let words = [&dry_run[..], which, &WHY, format].concat();
+            on(&table, &words).await.refused(0, &object);
+        }
+    }
+    let said = order(&table, &["redact", &id]).await.ended_with(0);
+    let left = said.json()["act"]["left"].clone();
+    assert!(left.as_str().unwrap().ends_with(&object), "{said:?}");
+}
+
 #[tokio::test]
 async fn an_attempt_that_may_still_run_is_left_alone_unless_two_questions_are_answered() {
     let table = table().await;

@@ -227,6 +227,7 @@ async fn a_shell_takes_the_commands_that_are_named_as_they_are_meant() {
         "--yes",
         "$(date)`date`\\",
         "a\nb\u{1b}[31m\u{9b}'",
+        "a\u{202e}b\u{2028}'",
     ];
     for name in names {
         for id in [format!("payments#charge {name}#0f"), format!("{name}#0f")] {
@@ -268,7 +269,8 @@ async fn advised(table: &str, id: &str, name: &str) {
     assert_eq!(commands.len(), 2, "{explained}");
     for (command, state) in commands.iter().zip(["confirmed", "failed"]) {
         let command = command["command"].as_str().unwrap();
-        assert!(!command.contains(char::is_control), "{command:?}");
+        let obeyed = |char: char| char.is_control() || "\u{202e}\u{2028}".contains(char);
+        assert!(!command.contains(obeyed), "{command:?}");
         let line = format!("idempotency() {{ printf '%s\\0' \"$@\"; }}\n{command}");
         let mut shell = tokio::process::Command::new("bash");
         let taken = shell.args(["-c", &line]).output().await.unwrap();

@@ -151,6 +151,94 @@ async fn an_operation_is_that_of_the_namespace_that_is_given() {
     assert!(!deliver(&table, "A-17").await.unwrap().is_replayed());
 }
 
+/// Services share a table with two keys, each under its own partition value.
+#[tokio::test]
+async fn records_under_another_partition_value_are_not_listed() {
+    let table = format!("cli-{:016x}", fastrand::u64(..));
+    dynamodb()
+        .create_table(&table, &["pk", "sk"])
+        .await
+        .unwrap();
+    let places = [("mine", "1"), ("theirs", "1"), ("mine", "16")];
+    for (value, spread) in places {
+        let store = DynamoDbStore::new(dynamodb().client(), &table).layout(|layout| {
+            layout.composite_key("pk", value, "sk");
+            layout.spread = spread.parse().unwrap();
+        });
+        let once = Idempotency::builder(store).namespace("payments");
+        let once = once.settings(|settings| settings.store_timeout = PATIENCE);
+        let handler = async |_claim: Claim| Ok::<_, std::io::Error>(17);
+        let token = format!("{value} {spread}");
+        let ran = once.build().unwrap().run(key(&token), None, handler).await;
+        ran.unwrap();
+    }
+    for (value, spread) in places {
+        let layout = ["--partition-key", "pk", "--sort-key", "sk"];
+        let place = ["--partition-value", value, "--spread", spread];
+        let list = [&["list", "--yes", "--json"][..], &layout, &place].concat();
+        let said = on(&table, &list).await.ended_with(1);
+        let mine = id(&table, &format!("{value} {spread}"));
+        assert!(said.json()["id"] == mine.as_str(), "{said:?}");
+        assert!(
+            said.err.contains("2 items have another key or partition"),
+            "{said:?}"
+        );
+        let file = std::env::temp_dir().join(format!("{table}.{value}.{spread}"));
+        std::fs::write(&file, &said.out).unwrap();
+        let from = ["rerun", "--keys", "new", "--from", file.to_str().unwrap()];
+        let why = ["--reason", "charged 0", "--yes"];
+        let said = on(&table, &[&from[..], &layout, &place, &why].concat()).await;
+        said.refused(0, &mine);
+        std::fs::remove_file(file).unwrap();
+    }
+    let words =
+        "3 items have another key or partition value: look at --partition-value and --spread";
+    let keys = ["--partition-key", "pk", "--sort-key", "sk"];
+    let nobody = [&keys[..], &["--partition-value", "nobody"]].concat();
+    for layout in [&nobody[..], &[]] {
+        let said = on(&table, &[&["list", "--yes"], layout].concat()).await;
+        said.refused(0, words);
+    }
+}
+
+/// An id that is JSON itself, or ends with a blank, names its own record and no other.
+#[tokio::test]
+async fn a_file_of_ids_is_read_in_one_form() {
+    let table = table().await;
+    let once = super::engine(&table);
+    let runs = async |id: &str| {
+        let handler = async |_claim: Claim| Ok::<_, std::io::Error>(17);
+        let ran = once.run(Key::raw("charge", id), None, handler).await;
+        !ran.unwrap().is_replayed()
+    };
+    let ids = ["A-17", r#"{"id":"A-17"}"#, "A-17 "];
+    for id in ids {
+        assert!(runs(id).await);
+    }
+    let file = std::env::temp_dir().join(format!("{table}.ids"));
+    let from = ["rerun", "--keys", "new", "--from", file.to_str().unwrap()];
+    for (lines, why, given) in [
+        (
+            "{\"id\":\"A-17\"}\r\nA-17 \n\n",
+            "an id on each line",
+            [false, true, true],
+        ),
+        (
+            "{\"id\":\"A-17\"}\n\n{\"id\":\"A-17 \"}",
+            "as a list prints them",
+            [true, false, true],
+        ),
+    ] {
+        std::fs::write(&file, lines).unwrap();
+        let words = [&from[..], &["--reason", why, "--yes"]].concat();
+        on(&table, &words).await.ended_with(0);
+        for (id, is_given) in ids.iter().zip(given) {
+            assert_eq!(runs(id).await, is_given, "{id:?}, {why}");
+        }
+    }
+    std::fs::remove_file(&file).unwrap();
+}
+
 /// The times take what became final at the first of them or later, and before the second.
 #[tokio::test]
 async fn a_rerun_takes_what_became_final_within_the_times() {
@@ -205,10 +293,35 @@ async fn a_rerun_takes_what_became_final_within_the_times() {
         let taken: Vec<u32> = (9..=20).filter(taken).collect();
         assert_eq!(taken, [10, 15, 19], "{said:?}");
     }
-    let nothing = ["--completed-since", "20", "--completed-before", "20"];
-    on(&table, &[&rerun[..], &which, &nothing].concat())
+    on(&table, &words)
+        .await
+        .refused(0, "Done before, for this reason: 3 records");
+    // For another reason, or on other terms, nothing was done.
+    let rerun_with = |keys: &'static str, why: &'static str| {
+        ["rerun", "--keys", keys, "--reason", why, "--yes", "--yes"]
+    };
+    for (keys, why) in [("new", "charged twice"), ("same", "charged 0")] {
+        on(
+            &table,
+            &[&rerun_with(keys, why)[..], &which, &times].concat(),
+        )
+        .await
+        .refused(2, "there is no record of `charge` in the namespace");
+    }
+    let between = |since: &'static str, before: &'static str| {
+        let times = ["--completed-since", since, "--completed-before", before];
+        [&which[..], &times].concat()
+    };
+    let nothing = between("1700000020", "1700000020");
+    on(&table, &[&rerun[..], &nothing[..]].concat())
         .await
         .refused(2, "a later time than --completed-since");
+    // The last question, without its --yes.
+    let one = between("1700000020", "1700000021");
+    let asked = "1 record that became final from 2023-11-14T22:13:40Z until 2023-11-14T22:13:41Z";
+    on(&table, &[&rerun[..6], &one[..]].concat())
+        .await
+        .refused(2, asked);
     let left = on(&table, &["get", &id(20), "--json"]).await.json();
     assert_eq!(left["state"], "completed");
     let given = on(&table, &["get", &id(19), "--json"]).await.json();
