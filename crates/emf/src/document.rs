@@ -16,6 +16,9 @@ const MOST_VALUES: usize = 100;
 /// The number of dimensions in a set.
 const MOST_DIMENSIONS: usize = 30;
 
+/// The number of characters of a dimension's name.
+const MOST_NAME_CHARS: usize = 255;
+
 /// Writes each document on its own line.
 pub(crate) fn lines(namespace: &str, millis: u128, drained: Vec<Drained>) -> Result<Vec<u8>> {
     let mut lines = Vec::new();
@@ -86,11 +89,8 @@ fn first(samples: Vec<Sample>) -> (Map<String, Json>, Vec<Json>, Vec<Sample>) {
 /// The sets of dimensions: all labels, and for the library's metrics those without the operation,
 /// since alarms look at all operations of a service together.
 fn dimensions(labels: &[Label]) -> Vec<Vec<&str>> {
-    // CloudWatch has no dimension without a value, or with blanks alone; names are ASCII, and begin with no colon.
-    let is_name = |name: &str| is_printable(name) && !name.starts_with(':');
-    let fit = labels
-        .iter()
-        .filter(|label| is_name(label.key()) && !label.value().trim().is_empty());
+    let is_dimension = |label: &&Label| is_name(label.key()) && !is_blank(label.value());
+    let fit = labels.iter().filter(is_dimension);
     let names = fit.map(Label::key).take(MOST_DIMENSIONS);
     let all: Vec<_> = names.collect();
     let mut sets = vec![all.clone()];
@@ -102,6 +102,16 @@ fn dimensions(labels: &[Label]) -> Vec<Vec<&str>> {
         );
     }
     sets
+}
+
+/// Tells whether CloudWatch takes a dimension of this name.
+fn is_name(name: &str) -> bool {
+    is_printable(name) && !is_blank(name) && name.len() <= MOST_NAME_CHARS && !name.starts_with(':')
+}
+
+/// Tells whether a text is empty or has blanks alone: CloudWatch takes no such name or value.
+fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
 }
 
 /// Tells whether a text has ASCII alone, without control characters.

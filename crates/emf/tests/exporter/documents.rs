@@ -81,6 +81,24 @@ fn metrics_of_ones_own_have_their_labels_as_one_set_of_dimensions() {
 }
 
 #[test]
+fn a_dimension_has_a_name_that_cloudwatch_takes() {
+    let names = [
+        String::new(),
+        "  ".to_owned(),
+        ":x".to_owned(),
+        "städte".to_owned(),
+        "n".repeat(256),
+        "n".repeat(255),
+    ];
+    let longest = names[5].clone();
+    let documents = Written::new().of(|| {
+        let labels = names.map(|name| (name, "a".to_owned()));
+        counter!("orders", &labels).increment(1);
+    });
+    assert_eq!(directive(&documents[0])["Dimensions"], json!([[longest]]));
+}
+
+#[test]
 fn a_dimension_has_ascii_characters_alone_and_more_than_blanks() {
     let written = Written::new();
     let documents = written.of(|| counter!("orders", "shop" => "für", "city" => " ").increment(1));

@@ -3,7 +3,7 @@
 use std::io::{Result, Write};
 use std::sync::{Arc, Mutex};
 
-use lambda_idempotency_emf::{Builder, Exporter};
+use lambda_idempotency_emf::{Builder, DEFAULT_NAMESPACE, Exporter};
 use serde_json::Value;
 
 /// The output of all of its clones.
@@ -35,7 +35,7 @@ pub(crate) struct Written {
 impl Written {
     pub(crate) fn new() -> Self {
         let output = Output::default();
-        let builder = Builder::default().namespace("LambdaIdempotency");
+        let builder = Builder::default().namespace(DEFAULT_NAMESPACE);
         Self {
             exporter: builder.output(output.clone()).build().unwrap(),
             output,
