@@ -1,11 +1,12 @@
 """Opens each page of the book, and of rustdoc, in a real Chromium: no error on its console, nothing loaded from elsewhere; nothing of the
-book is wider than a phone. Presses each button of the playground.
+book is wider than a phone. Presses each button of the playground, and sends it what pages from elsewhere could.
 
     browser.py               all pages
     browser.py shots DIR     the book's pages and the playground as pictures, on a phone and on a screen, light and dark
     browser.py playground    the buttons
 """
 
+import http.client
 import os
 import re
 import shutil
@@ -123,14 +124,50 @@ PRESSED = {
 
 @contextmanager
 def playground():
-    """The playground as a process; its address."""
+    """The playground as a process; its address, and the process's id."""
     program = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug" / "playground"
     process = subprocess.Popen([program, "0"], stdout=subprocess.PIPE, text=True)
     try:
-        yield process.stdout.readline().strip()
+        yield process.stdout.readline().strip(), process.pid
     finally:
         process.kill()
         process.wait()
+
+
+def posted(address, path, headers=None):
+    """Sends what a button sends; the status of the answer."""
+    connection = http.client.HTTPConnection(address.removeprefix("http://").rstrip("/"), timeout=60)
+    connection.request("POST", path, headers=headers or {})
+    status = connection.getresponse().status
+    connection.close()
+    return status
+
+
+def answers_to_others(address):
+    """The requests that are answered, and must not be: a page from elsewhere could send them; and the others that are not answered."""
+    own = address.removeprefix("http://").rstrip("/")
+    port = own.split(":")[1]
+    expected = [
+        ({}, 200),
+        ({"Origin": f"http://{own}"}, 200),
+        ({"Host": f"localhost:{port}", "Origin": f"http://localhost:{port}"}, 200),
+        ({"Origin": f"http://localhost:{port}"}, 403),
+        ({"Origin": f"https://{own}"}, 403),
+        ({"Origin": "http://127.0.0.1:1"}, 403),
+        ({"Origin": "https://example.org"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Host": f"example.org:{port}"}, 403),
+        ({"Host": f"example.org:{port}", "Origin": f"http://example.org:{port}"}, 403),
+        ({"Host": "127.0.0.1"}, 403),
+        ({"Host": ""}, 403),
+    ]
+    answered = [(headers, status, posted(address, "/act/pass-lease", headers)) for headers, status in expected]
+    return [f"{headers}: {status}, expected {wanted}" for headers, wanted, status in answered if status != wanted]
+
+
+def held(process):
+    """How many threads and open files a process has."""
+    return sum(len(os.listdir(f"/proc/{process}/{kind}")) for kind in ("task", "fd"))
 
 
 def press(browser):
@@ -140,7 +177,7 @@ def press(browser):
     def until(condition):
         WebDriverWait(browser, 60).until(lambda browser: browser.execute_script(f"return {condition}"))
 
-    with playground() as address:
+    with playground() as (address, process):
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", PHONE)
         browser.get(address)
         for scenario, (charged, word) in PRESSED.items():
@@ -159,6 +196,14 @@ def press(browser):
         until(f"document.body.dataset.done == {len(scenario.split(','))}")
         buttons = {button.get_attribute("data-act") for button in browser.find_elements("css selector", "button")}
         wrong += [f"not pressed: {name}" for name in buttons - pressed] + errors(browser)
+        wrong += answers_to_others(address)
+        # A session that is over, and an environment that was killed, keep nothing.
+        before = held(process)
+        rounds = 20
+        for _ in range(rounds):
+            statuses = [posted(address, f"/act/{name}") for name in ("kill-before", "reset")]
+            wrong += [f"kill, and start over: {statuses}"] if statuses != [200, 200] else []
+        WebDriverWait(browser, 60).until(lambda _: held(process) < before + rounds)
     print(f"{len(PRESSED)} scenarios, {len(pressed)} buttons")
     if wrong:
         sys.exit("\n".join(wrong))
@@ -176,7 +221,7 @@ def shots(browser, folder):
                 height = browser.execute_script("return document.documentElement.scrollHeight")
                 browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics | {"height": min(height, 6000)})
                 browser.save_screenshot(folder / f"{page.removesuffix('.md').replace('/', '-')}-{device}-{scheme}.png")
-            with playground() as address:
+            with playground() as (address, _):
                 browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics | {"height": 2000})
                 browser.get(f"{address}#kill-after,pass-lease,deliver")
                 WebDriverWait(browser, 60).until(lambda browser: browser.execute_script("return document.body.dataset.done == 3"))

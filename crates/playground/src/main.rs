@@ -2,15 +2,17 @@
 //! between.
 //!
 //! The engine, its requests and the table are real: `TestDynamoDb` behind a wire that loses replies on purpose. Each delivery has a
-//! thread with its own engine and SDK, as an execution environment has: to kill or to freeze it, the thread is stopped.
+//! thread with its own engine and SDK, as an execution environment has: to kill it, the thread is ended, and to freeze it, stopped.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use axum::extract::{Path, State};
-use axum::http::StatusCode;
-use axum::response::Html;
+use axum::extract::{Path, Request, State};
+use axum::http::header::{HOST, ORIGIN};
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use lambda_idempotency::dynamodb::DynamoDbStore;
@@ -19,6 +21,8 @@ use lambda_idempotency::{Clock, Fingerprint, Idempotency, Key, Outcome};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::wire::{Fault, Wire};
@@ -57,6 +61,7 @@ async fn main() -> Result<(), BoxError> {
         .route("/", get(Html(include_str!("index.html"))))
         .route("/state", get(state))
         .route("/act/{name}", post(act))
+        .layer(from_fn_with_state(address.port(), own_page_alone))
         .with_state(Arc::new(App { session, shown }));
     println!("http://{address}/");
     axum::serve(listener, app).await?;
@@ -67,6 +72,30 @@ struct App {
     /// Held while an action is under way.
     session: tokio::sync::Mutex<Session>,
     shown: Mutex<Arc<Stage>>,
+}
+
+/// Refuses what a page from elsewhere sends: each page that the reader has open can reach this port.
+async fn own_page_alone(State(port): State<u16>, request: Request, next: Next) -> Response {
+    if is_of_own_page(port, request.headers()) {
+        return next.run(request).await;
+    }
+    let words = "the playground answers its own page alone";
+    (StatusCode::FORBIDDEN, words).into_response()
+}
+
+/// Tells whether a request is for this port under a name of this machine, and from a page of the same
+/// place, where it says from which. A name of another site may lead here, too.
+fn is_of_own_page(port: u16, headers: &HeaderMap) -> bool {
+    let Some(host) = headers.get(HOST).and_then(|host| host.to_str().ok()) else {
+        return false;
+    };
+    let (name, of) = host
+        .rsplit_once(':')
+        .map_or((host, Ok(80)), |(name, of)| (name, of.parse::<u16>()));
+    let origin = format!("http://{host}");
+    matches!(name, "127.0.0.1" | "localhost")
+        && of == Ok(port)
+        && headers.get(ORIGIN).is_none_or(|from| *from == origin)
 }
 
 async fn state(State(app): State<Arc<App>>) -> Json<Value> {
@@ -82,8 +111,9 @@ async fn act(
     let failed = |error: BoxError| (StatusCode::BAD_REQUEST, error.to_string());
     let mut session = app.session.lock().await;
     if name == "reset" {
-        *session = Session::begin().await.map_err(failed)?;
-        *lock(&app.shown) = Arc::clone(&session.stage);
+        let begun = Session::begin().await.map_err(failed)?;
+        *lock(&app.shown) = Arc::clone(&begun.stage);
+        *session = begun;
     } else {
         session.act(&name).await.map_err(failed)?;
     }
@@ -238,12 +268,40 @@ enum Meets {
 struct Session {
     stage: Arc<Stage>,
     wire: Wire,
+    _servers: Servers,
     /// The environments that were killed.
     dead: usize,
 }
 
+/// The runtime of the emulator and of the wire, which end with it.
+struct Servers(Option<Runtime>);
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            // Another runtime's thread drops it, which must not wait.
+            runtime.shutdown_background();
+        }
+    }
+}
+
 impl Session {
     async fn begin() -> Result<Self, BoxError> {
+        let mut runtime = Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).enable_all().build()?;
+        let begun = runtime.spawn(Self::serve());
+        let servers = Servers(Some(runtime));
+        let (stage, wire) = begun.await??;
+        Ok(Self {
+            stage,
+            wire,
+            _servers: servers,
+            dead: 0,
+        })
+    }
+
+    /// Starts the emulator, and the wire before it.
+    async fn serve() -> Result<(Arc<Stage>, Wire), BoxError> {
         let dynamodb = TestDynamoDb::start().await?;
         let table = "idempotency-playground".to_owned();
         dynamodb.create_table(&table, &["id"]).await?;
@@ -258,11 +316,7 @@ impl Session {
             table,
         });
         let wire = Wire::start(Arc::clone(&stage)).await?;
-        Ok(Self {
-            stage,
-            wire,
-            dead: 0,
-        })
+        Ok((stage, wire))
     }
 
     async fn act(&mut self, name: &str) -> Result<(), BoxError> {
@@ -333,9 +387,7 @@ impl Session {
         let lane = format!("Lambda {}", 1 + self.dead + beside);
         let endpoint = self.wire.endpoint(&lane);
         std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build();
+            let runtime = Builder::new_current_thread().enable_all().build();
             match runtime {
                 Ok(runtime) => {
                     runtime.block_on(environment(&stage, &lane, endpoint, amount, meets, says));
@@ -376,11 +428,13 @@ async fn environment(
     }
     let payload = Fingerprint::bytes(format!("{ORDER}, {amount}").as_bytes());
     let (own, name, tells) = (Arc::clone(stage), lane.to_owned(), says.clone());
+    let killed = Arc::new(Notify::new());
+    let kill = Arc::clone(&killed);
     let run = once.run(Key::new("charge", ORDER), payload, async move |claim| {
         let lane = name.as_str();
         own.note(lane, "the handler runs");
         match &meets {
-            Meets::KillBefore => stop(&own, lane, "is killed before the charge", &tells),
+            Meets::KillBefore => die(&own, lane, "is killed before the charge", &kill).await,
             Meets::Stop(why, go) => {
                 if !why.is_empty() {
                     own.note(lane, *why);
@@ -396,13 +450,19 @@ async fn environment(
         }
         let receipt = own.charge(lane, amount, claim.derive_key("gateway"));
         match &meets {
-            Meets::KillAfter => stop(&own, lane, "is killed after the charge", &tells),
+            Meets::KillAfter => die(&own, lane, "is killed after the charge", &kill).await,
             Meets::LostReply => *lock(&own.fault) = Fault::LoseReply,
             _ => {}
         }
         Ok::<_, std::io::Error>(receipt)
     });
-    let answer = match run.await {
+    let ended = tokio::select! {
+        ended = run => ended,
+        // As after `kill -9`, nothing more is sent: the engine's next call would release the claim, and
+        // there is none.
+        () = killed.notified() => return,
+    };
+    let answer = match ended {
         Ok(Outcome::Executed(receipt)) => receipt,
         Ok(replayed) => format!("{} (replayed)", replayed.get()),
         Err(error) => error
@@ -416,11 +476,9 @@ async fn environment(
     drop(says);
 }
 
-/// Ends the environment as `kill -9` does: nothing of it runs any more.
-fn stop(stage: &Stage, lane: &str, why: &str, says: &UnboundedSender<()>) -> ! {
+/// Has the environment end here: nothing of it runs any more.
+async fn die(stage: &Stage, lane: &str, why: &str, killed: &Notify) {
     stage.note(lane, why);
-    let _ = says.send(());
-    loop {
-        std::thread::park();
-    }
+    killed.notify_one();
+    std::future::pending::<()>().await;
 }
