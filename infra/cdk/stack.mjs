@@ -19,6 +19,8 @@ const LONGEST = Duration.days(14);
 export class PaymentsStack extends Stack {
   constructor(scope, id, { program, architecture, deletionProtection, alarmTopicArn }) {
     super(scope, id);
+    // Each stack has its own metrics: the alarms are given the same name.
+    const metricNamespace = `LambdaIdempotency/${this.stackName}`;
     const nest = (name, file, parameters) => {
       const template = new Asset(this, `${name}Template`, { path: fileURLToPath(new URL(`../${file}`, import.meta.url)) });
       const nested = new CfnStack(this, name, { templateUrl: template.httpUrl, parameters });
@@ -67,6 +69,7 @@ export class PaymentsStack extends Stack {
         LEDGER_TABLE: ledger.tableName,
         // Longer than a message can be delivered again: 14 days in each queue, and a redrive.
         RETENTION_DAYS: "56",
+        METRIC_NAMESPACE: metricNamespace,
         RUST_LOG: "info",
       },
     });
@@ -83,7 +86,11 @@ export class PaymentsStack extends Stack {
     worker.role.addManagedPolicy(iam.ManagedPolicy.fromManagedPolicyArn(this, "RecordsPolicy", policy("PolicyArn")));
     ledger.grant(worker, "dynamodb:PutItem");
 
-    nest("Alarms", "alarms.yaml", { Namespace: NAMESPACE, AlarmTopicArn: alarmTopicArn });
+    nest("Alarms", "alarms.yaml", {
+      Namespace: NAMESPACE,
+      MetricNamespace: metricNamespace,
+      AlarmTopicArn: alarmTopicArn,
+    });
     nest("QueueAlarms", "queue-alarms.yaml", {
       QueueName: queue.queueName,
       DeadLetterQueueName: deadLetters.queueName,

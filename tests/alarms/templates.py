@@ -17,18 +17,28 @@ class Stack:
         self._template = yaml.load((ROOT / path).read_text(), _Loader)
         declared = self._template.get("Parameters", {})
         defaults = {name: one["Default"] for name, one in declared.items() if "Default" in one}
-        self.needed = {name: one for name, one in dict(given).items() if name not in defaults}
+        # A template's default is the exporter's, as a test says, and the functions around it have another one.
+        self.needed = {name: one for name, one in dict(given).items() if name not in defaults or name == "MetricNamespace"}
         self._values = defaults | dict(given)
         if unknown := self._values.keys() - declared.keys():
             raise KeyError(f"{path} has no parameters {unknown}")
 
     def with_defaults(self):
-        """The same template in a stack of the user's own: given only what has no default."""
+        """The same template in a stack of the user's own: given only what has no default, and where the metrics are."""
         return Stack(self.path, self.needed, self._prefix)
+
+    def default(self, parameter):
+        """A parameter's default; None where there is no such parameter, or it has none."""
+        return self._template.get("Parameters", {}).get(parameter, {}).get("Default")
 
     def resources(self, kind):
         """The resources of a type: their logical ids and unresolved definitions."""
         return {name: one for name, one in self._template["Resources"].items() if one["Type"] == kind}
+
+    def variables(self, function):
+        """The variables of a function's resource, with those that all functions have."""
+        everywhere = self._template.get("Globals", {}).get("Function", {})
+        return self.value({name: one for part in (everywhere, function["Properties"]) for name, one in part["Environment"]["Variables"].items()})
 
     def nested(self):
         return [self._stack(name) for name in self.resources("AWS::CloudFormation::Stack")]

@@ -10,7 +10,9 @@ from alarms.templates import ROOT, Stack
 
 STACK = Stack("template.yaml")
 FUNCTION, QUEUE, ALARM = "AWS::Serverless::Function", "AWS::SQS::Queue", "AWS::CloudWatch::Alarm"
-SEARCH = r"""SEARCH\('\{(\w+),([\w,]+)\} MetricName="(\w+)" namespace=\("([^)]+)"\)', '(\w+)', (\d+)\)"""
+SEARCH = r"""SEARCH\('\{"([^"]+)",([\w,]+)\} MetricName="(\w+)" namespace=\("([^)]+)"\)', '(\w+)', (\d+)\)"""
+# The CloudWatch namespace of the functions' metrics, which alarms and dashboard are given.
+(OURS,) = {STACK.variables(function)["METRIC_NAMESPACE"] for function in STACK.resources(FUNCTION).values()}
 # A test of crates/emf compares it with what the library and its exporter emit.
 EMITTED = json.loads((ROOT / "tests/alarms/emitted.json").read_text())
 # The services' own metrics, with the statistics that their documentation calls useful.
@@ -36,7 +38,7 @@ def readings():
         for name in re.findall(r"^\| `(\w+)`", table, re.MULTILINE):
             sets = [("namespace",), ("namespace", "operation")] if name.startswith("idempotency_") else [("function",)]
             statistics = ["Sum"] if kind == "counter" else ["p50", "p99"]
-            yield from (("LambdaIdempotency", name, dimensions, statistic) for dimensions in sets for statistic in statistics)
+            yield from ((OURS, name, dimensions, statistic) for dimensions in sets for statistic in statistics)
 
 
 READINGS = set(readings())
@@ -69,9 +71,7 @@ def watched(stack):
             found |= {("Behind", name), ("Discarded", failures(events["Kinesis"]))}
         if invoked := properties.get("EventInvokeConfig"):
             found |= {("Dropped", name), ("Failed", failures(invoked))}
-        variables = properties["Environment"]["Variables"]
-        assert "METRIC_NAMESPACE" not in variables, f"{name} reports to a namespace that this test doesn't know"
-        if "EFFECTS_TABLE" in variables:
+        if "EFFECTS_TABLE" in properties["Environment"]["Variables"]:
             found |= {("Drift", name), ("Failing", name)}
     return found
 
@@ -99,7 +99,7 @@ def emitted(**times):
             for names in directive["Dimensions"]:
                 dimensions = frozenset((name, document[name]) for name in names)
                 for metric in directive["Metrics"]:
-                    found[directive["Namespace"], metric["Name"], dimensions].append(document[metric["Name"]])
+                    found[OURS, metric["Name"], dimensions].append(document[metric["Name"]])
         return found
 
     return by_namespace
@@ -126,8 +126,8 @@ DAYS = {
     "Failing": (function(Errors=0), [function(Errors=1)]),
     "ServerErrors": (reported("AWS/ApiGateway", "ApiId", **{"5xx": 0}), [reported("AWS/ApiGateway", "ApiId", **{"5xx": 1})]),
     # As tests/suite/end_to_end/ finds it in what the relay and the audit write.
-    "Parked": (NOTHING, [reported("LambdaIdempotency", "function", outbox_parked=1)]),
-    "Drift": (NOTHING, [reported("LambdaIdempotency", "function", drift_found=1)]),
+    "Parked": (NOTHING, [reported(OURS, "function", outbox_parked=1)]),
+    "Drift": (NOTHING, [reported(OURS, "function", drift_found=1)]),
     "Dropped": (NOTHING, [function(AsyncEventsDropped=1)]),
     "Failed": (queue(0, 0), [queue(1, 4_000)]),
     "Throttled": (NOTHING, [THROTTLED, NOTHING, NOTHING, THROTTLED]),
@@ -165,6 +165,19 @@ class Alarms(unittest.TestCase):
         self.assertEqual({name for name, _ in MUST_WATCH}, set(DAYS))
         files = {str(path.relative_to(ROOT)) for path in ROOT.glob("infra/*.yaml") if "::Alarm\n" in path.read_text()}
         self.assertEqual(files - {stack.path for stack in STACK.nested()}, set())
+
+    def test_two_stacks_of_an_account_share_no_metric(self):
+        # A function's dimension is the engine's namespace, which each stack has.
+        self.assertEqual(OURS, "LambdaIdempotency/AWS::StackName")
+
+    def test_the_default_namespace_is_the_exporters(self):
+        # The documents were written to the exporter's own default.
+        documents = (one for documents in EMITTED.values() for one in documents)
+        written = {directive["Namespace"] for one in documents for directive in one["_aws"]["CloudWatchMetrics"]}
+        declared = {path.name: Stack(path.relative_to(ROOT)).default("MetricNamespace") for path in ROOT.glob("infra/*.yaml")}
+        declared = {name: default for name, default in declared.items() if default}
+        self.assertEqual(declared.keys(), {"alarms.yaml", "audit-alarms.yaml", "dashboard.yaml", "relay-alarms.yaml"})
+        self.assertEqual(set(declared.values()), written)
 
     def test_each_alarm_looks_at_metrics_that_there_are(self):
         for name, alarm in self.alarms.items():

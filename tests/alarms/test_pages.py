@@ -133,6 +133,31 @@ class Permissions(unittest.TestCase):
         self.assertEqual({action.removeprefix("dynamodb:") for action in re.findall(r"`([\w:]+)`", page)}, {action.removeprefix("dynamodb:") for action in relay})
 
 
+def documents():
+    """Each template of a stack, and each part of one that a page shows: where it is, and what it says."""
+    for path in (ROOT / "template.yaml", *ROOT.glob("templates/*/template.yaml")):
+        yield path, yaml.load(path.read_text().replace("{{project_name}}", "name"), _Loader)
+    for path in ROOT.glob("docs/**/*.md"):
+        for block in re.findall(r"^```yaml\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL):
+            yield path, yaml.load(block, _Loader)
+
+
+def schedules(node):
+    if isinstance(node, dict):
+        yield from [node["Properties"]] if node.get("Type") == "ScheduleV2" else []
+    for one in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from schedules(one)
+
+
+class Schedules(unittest.TestCase):
+    def test_each_is_named_by_cloudformation(self):
+        """SAM's name is the logical id, and a second stack of the account can't have it, too."""
+        found = [(path, one) for path, document in documents() for one in schedules(document)]
+        self.assertGreaterEqual(len(found), 4)
+        for path, one in found:
+            self.assertIs(one.get("OmitName"), True, f"{path}: {one}")
+
+
 class OtherPages(unittest.TestCase):
     def test_alarms_md_names_the_limits_that_the_templates_have(self):
         page = (ROOT / "docs/operations/alarms.md").read_text()
@@ -151,9 +176,12 @@ class OtherPages(unittest.TestCase):
         ours, part = STACK.resources(FUNCTION)[name]["Properties"], snippet["Properties"]
         self.assertEqual((part["CodeUri"], part["Timeout"]), (ours["CodeUri"], ours["Timeout"]))
         variables = part["Environment"]["Variables"]
-        self.assertEqual({name: ours["Environment"]["Variables"][name] for name in variables}, variables)
-        # Those that the function doesn't start without.
-        self.assertLessEqual({"IDEMPOTENCY_TABLE", "EFFECTS_TABLE", "EFFECTS_ATTRIBUTE", "EFFECT_KEY"}, variables.keys())
+        everywhere = STACK._template["Globals"]["Function"]["Environment"]["Variables"]
+        expected = everywhere | ours["Environment"]["Variables"]
+        self.assertEqual({name: expected[name] for name in variables}, variables)
+        # Those that the function doesn't start without, and the one that its alarm is given.
+        needed = {"IDEMPOTENCY_TABLE", "EFFECTS_TABLE", "EFFECTS_ATTRIBUTE", "EFFECT_KEY", "METRIC_NAMESPACE"}
+        self.assertLessEqual(needed, variables.keys())
         self.assertEqual(part["Events"]["Daily"]["Properties"]["ScheduleExpression"], function["Events"]["Daily"]["Properties"]["ScheduleExpression"])
 
     def test_the_outbox_page_has_the_relays_numbers(self):

@@ -84,6 +84,9 @@ class QueueStack:
         alarms = self.emulator.client("cloudwatch").describe_alarms()["MetricAlarms"]
         namespaces = {dimension["Value"] for alarm in alarms for dimension in alarm["Dimensions"] if dimension["Name"] == "namespace"}
         self.assertEqual(namespaces, {self.namespace})
+        variables = self.emulator.client("lambda").get_function_configuration(FunctionName=self.function)["Environment"]["Variables"]
+        looked_at = {alarm["Namespace"] for alarm in alarms if not alarm["Namespace"].startswith("AWS/")}
+        self.assertEqual(looked_at, {variables["METRIC_NAMESPACE"]})
         pieces = (ROOT / "infra" / f"{piece}.yaml" for piece in ("alarms", "queue-alarms", "table"))
         declared = sum(piece.read_text().count("Type: AWS::CloudWatch::Alarm") for piece in pieces)
         self.assertEqual(len(alarms), declared)

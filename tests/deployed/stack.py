@@ -10,7 +10,7 @@ from pathlib import Path
 
 from deployed.emulator import PATIENCE, ROOT, Emulator, eventually
 
-__all__ = ["MAX_RECEIVES", "PATIENCE", "ROOT", "Stack", "eventually", "payment", "unique"]
+__all__ = ["MAX_RECEIVES", "PATIENCE", "ROOT", "STACK", "Stack", "eventually", "payment", "unique"]
 
 STACK = "once"
 

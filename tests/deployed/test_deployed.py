@@ -16,7 +16,7 @@ from pathlib import Path
 
 from deployed import permissions
 from deployed.pages import dynamodb_commands
-from deployed.stack import MAX_RECEIVES, PATIENCE, ROOT, Stack, eventually, payment, unique
+from deployed.stack import MAX_RECEIVES, PATIENCE, ROOT, STACK, Stack, eventually, payment, unique
 
 stack = None
 
@@ -731,11 +731,14 @@ class Told(unittest.TestCase):
         self.assertEqual(self.total("orders-api", "idempotency_mismatches"), 1)
 
     def test_metrics_have_the_namespace_and_the_dimensions_that_alarms_look_at(self):
-        documents = self.documents()
+        documents, ours = self.documents(), f"LambdaIdempotency/{STACK}"
         self.assertTrue(documents)
+        pages = stack.client("cloudwatch").get_paginator("describe_alarms").paginate()
+        looked_at = {alarm["Namespace"] for page in pages for alarm in page["MetricAlarms"]}
+        self.assertEqual({namespace for namespace in looked_at if not namespace.startswith("AWS/")}, {ours})
         for document in documents:
             (directive,) = document["_aws"]["CloudWatchMetrics"]
-            self.assertEqual(directive["Namespace"], "LambdaIdempotency")
+            self.assertEqual(directive["Namespace"], ours)
             # The library's metrics, and the relay's own.
             dimensions = [["function"]] if "function" in document else [["namespace", "operation"], ["namespace"]]
             self.assertEqual(directive["Dimensions"], dimensions)

@@ -71,6 +71,15 @@ class Every(unittest.TestCase):
                 self.assertEqual((policy["Adapter"], policy["Namespace"]), (KINDS[kind][0], function.name))
                 self.assertEqual(policy["TableArn"], {"Fn::GetAtt": "Idempotency.Outputs.TableArn"})
                 self.assertEqual(function.nested()["infra/alarms.yaml"]["Namespace"], function.name)
+                # An answer of any size is replayed.
+                self.assertNotIn("LargeOutcomes", policy)
+
+    def test_its_alarms_look_at_the_metrics_of_its_own_stack(self):
+        for kind, function in FUNCTIONS.items():
+            with self.subTest(kind):
+                written = function.properties["Environment"]["Variables"]["METRIC_NAMESPACE"]
+                self.assertEqual(written, {"Fn::Sub": "LambdaIdempotency/${AWS::StackName}"})
+                self.assertEqual(function.nested()["infra/alarms.yaml"]["MetricNamespace"], written)
 
     def test_its_own_statement_allows_one_write_to_its_table(self):
         for kind, function in FUNCTIONS.items():
@@ -87,7 +96,7 @@ class Every(unittest.TestCase):
                 given = function.properties["Environment"]["Variables"]
                 read = set(re.findall(r'env::var\("(\w+)"\)', function.source))
                 self.assertEqual(len(read), 1)
-                self.assertEqual(set(given), {"IDEMPOTENCY_TABLE"} | read)
+                self.assertEqual(set(given), {"IDEMPOTENCY_TABLE", "METRIC_NAMESPACE"} | read)
                 self.assertEqual(given["IDEMPOTENCY_TABLE"], {"Fn::GetAtt": "Idempotency.Outputs.TableName"})
 
     def test_every_alarm_notifies_the_topic(self):

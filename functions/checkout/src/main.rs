@@ -11,7 +11,6 @@
 //! | `RETENTION_DAYS` | how long a checkout's outcome is kept; default 7. Longer than its queue, its dead-letter queue and a redrive |
 //! | `METRIC_NAMESPACE`, `RUST_LOG` | as `telemetry` has it |
 
-use std::env;
 use std::time::Duration;
 
 use lambda_idempotency::dynamodb::DynamoDbStore;
@@ -20,6 +19,7 @@ use lambda_idempotency::{Claim, Idempotency, SagaError};
 use lambda_runtime::Error;
 use serde::{Deserialize, Serialize};
 use telemetry::Exporter;
+use telemetry::variables::{needed, number};
 use tower::Layer;
 
 mod shop;
@@ -91,21 +91,17 @@ async fn main() -> Result<(), Error> {
 
 async fn serve(metrics: Exporter) -> Result<(), Error> {
     let store = DynamoDbStore::from_env().await?;
-    let table = variable("SHOP_TABLE").ok_or("set SHOP_TABLE to the name of the shop's table")?;
+    let table = needed("SHOP_TABLE", "the name of the shop's table")?;
     let shop = Shop::new(store.client().clone(), table);
     let mut builder = Idempotency::builder(store).namespace("checkout");
-    if let Some(days) = variable("RETENTION_DAYS") {
-        let days: u32 = days
-            .parse()
-            .map_err(|_| "RETENTION_DAYS must be a whole number")?;
+    if let Some(days) = number::<u32>("RETENTION_DAYS")? {
         builder = builder.retention(Duration::from_hours(24 * u64::from(days)));
     }
+    // The sample has one client. Of several, two may choose the same key: `template.yaml` says how
+    // the gateway names the client, and each has its own keys with
+    // `.scope(|_, message| message.message_attributes.get("client")?.string_value.clone())`.
     let worker = BatchLayer::new(builder.build()?).inbox("checkout").handler(
         move |message: Message<Order>| check_out(shop.clone(), message.body, message.claim),
     );
     lambda_runtime::run_concurrent(metrics.layer(worker)).await
-}
-
-fn variable(name: &str) -> Option<String> {
-    env::var(name).ok().filter(|value| !value.is_empty())
 }

@@ -15,7 +15,6 @@
     allow(clippy::unwrap_used, reason = "a test that panics has found something")
 )]
 
-use std::env;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue::{N, S};
@@ -31,6 +30,7 @@ use lambda_idempotency::store::transaction::Write;
 use lambda_idempotency::{Claim, Idempotency};
 use serde_json::{Value, json};
 use telemetry::Exporter;
+use telemetry::variables::needed;
 use tokio::signal::unix::{SignalKind, signal};
 use tower::ServiceBuilder;
 
@@ -143,11 +143,8 @@ async fn main() -> Result<(), Error> {
 async fn start(metrics: Exporter) -> Result<(), Error> {
     let store = DynamoDbStore::from_env().await?;
     let orders = Orders {
-        table: variable("ORDERS_TABLE")
-            .ok_or("set ORDERS_TABLE to the name of the orders' table")?,
-        outbox: Outbox::new(
-            variable("OUTBOX_TABLE").ok_or("set OUTBOX_TABLE to the name of the outbox")?,
-        ),
+        table: needed("ORDERS_TABLE", "the name of the orders' table")?,
+        outbox: Outbox::new(needed("OUTBOX_TABLE", "the name of the outbox")?),
     };
     let once = Idempotency::builder(store)
         .namespace("orders-api")
@@ -170,8 +167,4 @@ async fn start(metrics: Exporter) -> Result<(), Error> {
             Ok(())
         }
     }
-}
-
-fn variable(name: &str) -> Option<String> {
-    env::var(name).ok().filter(|value| !value.is_empty())
 }

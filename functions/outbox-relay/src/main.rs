@@ -18,14 +18,13 @@
     allow(clippy::unwrap_used, reason = "a test that panics has found something")
 )]
 
-use std::env;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use lambda_idempotency::dynamodb::sdk_config;
 use lambda_runtime::{Error, LambdaEvent, service_fn};
 use telemetry::Exporter;
+use telemetry::variables::{needed, number};
 use tower::Layer;
 
 mod counts;
@@ -55,14 +54,14 @@ async fn main() -> Result<(), Error> {
 async fn serve(metrics: Exporter) -> Result<(), Error> {
     let start = SystemTime::now();
     let config = sdk_config().await;
-    let table = variable("OUTBOX_TABLE").ok_or("set OUTBOX_TABLE to the name of the outbox")?;
-    let target = variable("OUTBOX_TARGET").ok_or("set OUTBOX_TARGET to where events go")?;
-    let days: u64 = number("PUBLISHED_DAYS", 7)?;
+    let table = needed("OUTBOX_TABLE", "the name of the outbox")?;
+    let target = needed("OUTBOX_TARGET", "where events go")?;
+    let days: u64 = number("PUBLISHED_DAYS")?.unwrap_or(7);
     let relay = Arc::new(Relay {
         table: Table::new(&config, table, Duration::from_hours(24 * days)),
         target: Target::parse(&config, &target)?,
-        sweep_after: Duration::from_secs(number("SWEEP_AFTER_SECONDS", 900)?),
-        park_after: number("PARK_AFTER_REFUSALS", 24)?,
+        sweep_after: Duration::from_secs(number("SWEEP_AFTER_SECONDS")?.unwrap_or(900)),
+        park_after: number("PARK_AFTER_REFUSALS")?.unwrap_or(24),
     });
     let handler = service_fn(move |event: LambdaEvent<Trigger>| {
         let relay = Arc::clone(&relay);
@@ -88,16 +87,4 @@ async fn serve(metrics: Exporter) -> Result<(), Error> {
         }
     });
     lambda_runtime::run(metrics.layer(handler)).await
-}
-
-fn variable(name: &str) -> Option<String> {
-    env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-fn number<N: FromStr>(name: &str, default: N) -> Result<N, String> {
-    let Some(text) = variable(name) else {
-        return Ok(default);
-    };
-    text.parse()
-        .map_err(|_| format!("{name} must be a whole number"))
 }

@@ -8,6 +8,7 @@ use aws_config::SdkConfig;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::error::{DisplayErrorContext, SdkError};
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
+use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use aws_sdk_dynamodb::types::AttributeValue::{self, N, S};
 use aws_sdk_dynamodb::types::KeysAndAttributes;
 use lambda_idempotency::dynamodb::outbox::{PENDING_BUCKETS, PENDING_INDEX, StoredEvent};
@@ -155,10 +156,7 @@ impl Table {
         let now = SystemTime::now();
         let expiration = seconds(now + self.keep_published);
         let request = self
-            .client
-            .update_item()
-            .table_name(&self.name)
-            .set_key(Some(key(&key_of(event))))
+            .update(&key_of(event))
             .update_expression(
                 "SET #published = :now, #expiration = :expiration REMOVE #pending, #parked, #refusals",
             )
@@ -175,13 +173,15 @@ impl Table {
         done_or_gone(request.send().await)
     }
 
+    fn update(&self, event: &EventKey) -> UpdateItemFluentBuilder {
+        let update = self.client.update_item().table_name(&self.name);
+        update.set_key(Some(key(event)))
+    }
+
     /// Notes that the target refused the event in one more sweep.
     pub(crate) async fn note_refusal(&self, event: &StoredEvent) -> Result<(), TableError> {
         let request = self
-            .client
-            .update_item()
-            .table_name(&self.name)
-            .set_key(Some(key(&key_of(event))))
+            .update(&key_of(event))
             .update_expression("ADD #refusals :one")
             .condition_expression("attribute_exists(#pending)")
             .expression_attribute_names("#refusals", "refusals")
@@ -193,10 +193,7 @@ impl Table {
     /// Takes what can't be published out of the index, until an operator puts it back. It doesn't expire.
     pub(crate) async fn park(&self, parked: &EventKey) -> Result<(), TableError> {
         let request = self
-            .client
-            .update_item()
-            .table_name(&self.name)
-            .set_key(Some(key(parked)))
+            .update(parked)
             .update_expression("SET #parked = :now REMOVE #pending, #expiration")
             .condition_expression("attribute_exists(#pending)")
             .expression_attribute_names("#parked", "parked_at")
@@ -242,10 +239,7 @@ impl Table {
         let starts = |bucket: &&str| event.id.starts_with(*bucket);
         let bucket = PENDING_BUCKETS.into_iter().find(starts).unwrap_or("0");
         let request = self
-            .client
-            .update_item()
-            .table_name(&self.name)
-            .set_key(Some(key(&key_of(event))))
+            .update(&key_of(event))
             .update_expression("SET #pending = :bucket REMOVE #parked, #refusals")
             .condition_expression("attribute_exists(#parked) AND attribute_not_exists(#pending)")
             .expression_attribute_names("#parked", "parked_at")

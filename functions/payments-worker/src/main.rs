@@ -17,8 +17,6 @@
 //! | `PAYMENT_DELAY_MS` | stands for a slow payment provider: a pause before the entry is written; default 0 |
 //! | `METRIC_NAMESPACE`, `RUST_LOG` | as `telemetry` has it |
 
-use std::env;
-use std::str::FromStr;
 use std::time::Duration;
 
 use lambda_idempotency::Idempotency;
@@ -26,6 +24,7 @@ use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::sqs::BatchLayer;
 use lambda_runtime::Error;
 use telemetry::Exporter;
+use telemetry::variables::{flag, needed, number, variable};
 use tower::Layer;
 
 mod ledger;
@@ -50,8 +49,7 @@ async fn serve(metrics: Exporter) -> Result<(), Error> {
     let store = DynamoDbStore::from_env().await?;
     let ledger = Ledger {
         client: store.client().clone(),
-        table: variable("LEDGER_TABLE")
-            .ok_or("set LEDGER_TABLE to the name of the ledger's table")?,
+        table: needed("LEDGER_TABLE", "the name of the ledger's table")?,
         delay: Duration::from_millis(number("PAYMENT_DELAY_MS")?.unwrap_or(0)),
     };
     let provider = match variable("PAYMENT_PROVIDER_URL") {
@@ -72,24 +70,4 @@ async fn serve(metrics: Exporter) -> Result<(), Error> {
         .key(|payment: &Payment| payment.payment_id.clone())
         .handler(move |message| shop.clone().pay(message));
     lambda_runtime::run_concurrent(metrics.layer(worker)).await
-}
-
-fn number<T: FromStr>(name: &str) -> Result<Option<T>, String> {
-    let parse = |text: String| {
-        text.parse()
-            .map_err(|_| format!("{name} must be a whole number"))
-    };
-    variable(name).map(parse).transpose()
-}
-
-fn flag(name: &str) -> Result<Option<bool>, String> {
-    let parse = |text: String| {
-        text.parse()
-            .map_err(|_| format!("{name} must be true or false"))
-    };
-    variable(name).map(parse).transpose()
-}
-
-fn variable(name: &str) -> Option<String> {
-    env::var(name).ok().filter(|value| !value.is_empty())
 }

@@ -12,7 +12,6 @@
 //! | `PAYMENT_DELAY_MS` | stands for a slow bank: a pause before the payout is written; default 0 |
 //! | `METRIC_NAMESPACE`, `RUST_LOG` | as `telemetry` has it |
 
-use std::env;
 use std::time::Duration;
 
 use lambda_idempotency::Idempotency;
@@ -20,6 +19,7 @@ use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::invoke::InvokeLayer;
 use lambda_runtime::Error;
 use telemetry::Exporter;
+use telemetry::variables::{needed, number};
 use tower::Layer;
 
 mod payout;
@@ -38,9 +38,8 @@ async fn serve(metrics: Exporter) -> Result<(), Error> {
     let store = DynamoDbStore::from_env().await?;
     let payouts = Payouts {
         client: store.client().clone(),
-        table: variable("PAYOUTS_TABLE")
-            .ok_or("set PAYOUTS_TABLE to the name of the payouts' table")?,
-        delay: delay()?,
+        table: needed("PAYOUTS_TABLE", "the name of the payouts' table")?,
+        delay: Duration::from_millis(number("PAYMENT_DELAY_MS")?.unwrap_or(0)),
     };
     let once = Idempotency::builder(store)
         .namespace("settlements")
@@ -52,14 +51,4 @@ async fn serve(metrics: Exporter) -> Result<(), Error> {
         .key(|settlement: &Settlement| settlement.settlement_id.clone())
         .handler(move |event| payouts.clone().pay(event));
     lambda_runtime::run_concurrent(metrics.layer(function)).await
-}
-
-fn delay() -> Result<Duration, String> {
-    let millis = variable("PAYMENT_DELAY_MS").map_or(Ok(0), |text| text.parse());
-    let millis = millis.map_err(|_| "PAYMENT_DELAY_MS must be a whole number")?;
-    Ok(Duration::from_millis(millis))
-}
-
-fn variable(name: &str) -> Option<String> {
-    env::var(name).ok().filter(|value| !value.is_empty())
 }

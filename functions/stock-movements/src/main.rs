@@ -14,7 +14,6 @@
 //! | `MOVEMENT_DELAY_MS` | a pause before the entry is written, in milliseconds, as of a slow system behind the function; default 0 |
 //! | `METRIC_NAMESPACE`, `RUST_LOG` | as `telemetry` has it |
 
-use std::env;
 use std::time::Duration;
 
 use lambda_idempotency::Idempotency;
@@ -22,6 +21,7 @@ use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::kinesis::BatchLayer;
 use lambda_runtime::Error;
 use telemetry::Exporter;
+use telemetry::variables::{needed, number};
 use tower::Layer;
 
 mod journal;
@@ -42,9 +42,8 @@ async fn serve(metrics: Exporter) -> Result<(), Error> {
     let store = DynamoDbStore::from_env().await?;
     let journal = Journal {
         client: store.client().clone(),
-        table: variable("MOVEMENTS_TABLE")
-            .ok_or("set MOVEMENTS_TABLE to the name of the table of movements")?,
-        delay: delay()?,
+        table: needed("MOVEMENTS_TABLE", "the name of the table of movements")?,
+        delay: Duration::from_millis(number("MOVEMENT_DELAY_MS")?.unwrap_or(0)),
     };
     let once = Idempotency::builder(store)
         .namespace("stock-movements")
@@ -54,15 +53,4 @@ async fn serve(metrics: Exporter) -> Result<(), Error> {
         .key(|movement: &Movement| movement.movement_id.clone())
         .handler(move |message| journal.clone().book(message));
     lambda_runtime::run_concurrent(metrics.layer(worker)).await
-}
-
-fn delay() -> Result<Duration, &'static str> {
-    let milliseconds = variable("MOVEMENT_DELAY_MS").map_or(Ok(0), |text| text.parse());
-    milliseconds
-        .map(Duration::from_millis)
-        .map_err(|_| "MOVEMENT_DELAY_MS must be a whole number")
-}
-
-fn variable(name: &str) -> Option<String> {
-    env::var(name).ok().filter(|value| !value.is_empty())
 }

@@ -1,5 +1,5 @@
-//! The telemetry of the sample functions: events as JSON lines, metrics in CloudWatch's embedded metric format, both on
-//! standard output, which Lambda sends to the log group.
+//! What the sample functions share. Their telemetry: events as JSON lines, metrics in CloudWatch's embedded metric format, both on
+//! standard output, which Lambda sends to the log group. And [`variables`], which reads what else they are set up with.
 //!
 //! | variable | |
 //! |---|---|
@@ -11,6 +11,8 @@ use std::error::Error;
 pub use lambda_idempotency_emf::Exporter;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
+
+pub mod variables;
 
 /// Starts logging and counting. The exporter is the handler's outermost layer.
 ///

@@ -14,11 +14,15 @@ pub(crate) struct Table {
 
 impl Ledger for Table {
     async fn enter(&self, entry_id: String, payment: Payment) -> Result<(), Error> {
+        let amount = N(payment.amount.to_string());
         let entry = self.client.put_item().table_name(&self.name);
         let entry = entry
             .item("entry_id", S(entry_id))
             .item("payment_id", S(payment.payment_id))
-            .item("amount", N(payment.amount.to_string()));
+            .item("amount", amount.clone())
+            // When the record has expired, the same payment has the same id: with another amount it fails, and this entry stays.
+            .condition_expression("attribute_not_exists(entry_id) OR amount = :amount")
+            .expression_attribute_values(":amount", amount);
         entry.send().await?;
         Ok(())
     }

@@ -14,12 +14,19 @@ pub(crate) struct Table {
 
 impl Journal for Table {
     async fn enter(&self, entry_id: String, movement: Movement) -> Result<(), Error> {
+        let (sku, delta) = (S(movement.sku), N(movement.delta.to_string()));
         let entry = self.client.put_item().table_name(&self.name);
         let entry = entry
             .item("entry_id", S(entry_id))
             .item("movement_id", S(movement.movement_id))
-            .item("sku", S(movement.sku))
-            .item("delta", N(movement.delta.to_string()));
+            .item("sku", sku.clone())
+            .item("delta", delta.clone())
+            // When the record has expired, another movement with the same id fails, and this entry stays.
+            .condition_expression(
+                "attribute_not_exists(entry_id) OR (sku = :sku AND delta = :delta)",
+            )
+            .expression_attribute_values(":sku", sku)
+            .expression_attribute_values(":delta", delta);
         entry.send().await?;
         Ok(())
     }

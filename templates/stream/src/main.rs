@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `IDEMPOTENCY_TABLE` | the table of the idempotency records |
 //! | `JOURNAL_TABLE` | the table of the entries; partition key `entry_id` |
+//! | `METRIC_NAMESPACE` | the CloudWatch namespace of the metrics; default `LambdaIdempotency` |
 //! | `RUST_LOG` | what is logged; default `info` |
 
 use std::env;
