@@ -19,8 +19,8 @@ pub async fn start(
     claim: &Claim,
     payload: String,
 ) -> Result<String, StartError> {
-    // The same in every attempt, so that Lambda answers a repetition with the first one's execution, whichever version a deployment has
-    // published meanwhile. Another one for each function: a name is one execution in an account and region.
+    // The same in every attempt and version: Lambda answers a repetition with the first execution. Another one for each function: a name
+    // is one execution in an account and region.
     let function_name = function
         .rsplit_once(":function:")
         .map_or(function, |(_, name)| name);
