@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use lambda_idempotency::Idempotency;
 use lambda_idempotency::dynamodb::DynamoDbStore;
-use lambda_idempotency::http::IdempotencyLayer;
+use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy, Selector};
 use lambda_idempotency::store::Store;
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -16,12 +16,13 @@ use crate::support::Server;
 
 const SIX_MEGABYTES: usize = 6_000_000;
 
+fn on(store: impl Store + Clone) -> IdempotencyLayer {
+    let once = Idempotency::builder(store).namespace("bounds");
+    IdempotencyLayer::unscoped(once.build().unwrap())
+}
+
 /// Sends a request with this body to a handler that answers with that one; the peak beyond the two.
-async fn send(store: impl Store + Clone, body: Bytes, answer: Bytes) -> usize {
-    let once = Idempotency::builder(store)
-        .namespace("bounds")
-        .build()
-        .unwrap();
+async fn send(layer: IdempotencyLayer, body: Bytes, answer: Bytes) -> usize {
     let length = answer.len();
     let handler = service_fn(move |request: http::Request<_>| {
         let answer = answer.clone();
@@ -30,7 +31,7 @@ async fn send(store: impl Store + Clone, body: Bytes, answer: Bytes) -> usize {
             Ok::<_, HandlerError>(http::Response::new(Full::new(answer)))
         }
     });
-    let api = IdempotencyLayer::unscoped(once).layer(handler);
+    let api = layer.layer(handler);
     let body = Full::new(body).map_err(HandlerError::other).boxed_unsync();
     let request = http::Request::post("/orders")
         .header("idempotency-key", "k-1")
@@ -59,6 +60,12 @@ fn numbers() -> Bytes {
     format!("[{}1]", "1,".repeat(SIX_MEGABYTES / 2 - 2)).into()
 }
 
+/// The JSON that has the most objects for its length.
+fn objects() -> Bytes {
+    let objects = r#"{"":0},"#.repeat(SIX_MEGABYTES / 7 - 3);
+    format!(r#"{{"id": [[{objects}{{}}]]}}"#).into()
+}
+
 /// Text that doesn't compress well.
 fn answer() -> Bytes {
     let mut dice = fastrand::Rng::with_seed(7);
@@ -71,7 +78,7 @@ fn answer() -> Bytes {
 fn a_request_of_six_megabytes_is_not_copied_often() {
     alone(async {
         for (name, body) in [("one text", text()), ("three million numbers", numbers())] {
-            let peak = send(Forgetful, body, Bytes::from_static(b"{}")).await;
+            let peak = send(on(Forgetful), body, Bytes::from_static(b"{}")).await;
             println!("a request of 6 MB, {name}: {}", megabytes(peak));
             assert!(peak < 2 * SIX_MEGABYTES, "{name}: {peak}");
         }
@@ -79,9 +86,25 @@ fn a_request_of_six_megabytes_is_not_copied_often() {
 }
 
 #[test]
+fn a_key_in_a_body_of_six_megabytes_is_found_without_its_values() {
+    alone(async {
+        for pointer in ["/id", "/id/0", "/other"] {
+            let key = Selector::pointer(pointer).unwrap();
+            let layer = on(Forgetful).other_routes(RoutePolicy::optional().key_from(key));
+            let peak = send(layer, objects(), Bytes::from_static(b"{}")).await;
+            println!(
+                "a request of 6 MB, its key at {pointer}: {}",
+                megabytes(peak)
+            );
+            assert!(peak < 2 * SIX_MEGABYTES, "{pointer}: {peak}");
+        }
+    });
+}
+
+#[test]
 fn an_answer_of_six_megabytes_is_not_copied_often() {
     alone(async {
-        let peak = send(Forgetful, Bytes::from_static(b"{}"), answer()).await;
+        let peak = send(on(Forgetful), Bytes::from_static(b"{}"), answer()).await;
         println!("an answer of 6 MB: {}", megabytes(peak));
         assert!(peak < 5 * SIX_MEGABYTES, "{peak}");
     });
@@ -92,7 +115,7 @@ fn through_the_sdk_it_takes_no_more_dynamodb_local() {
     alone(async {
         let server = Server::dynamodb_local().await;
         let store = DynamoDbStore::new(server.client(), server.idempotency_table().await);
-        let peak = send(store, Bytes::from_static(b"{}"), answer()).await;
+        let peak = send(on(store), Bytes::from_static(b"{}"), answer()).await;
         println!("an answer of 6 MB, on DynamoDB Local: {}", megabytes(peak));
         assert!(peak < 5 * SIX_MEGABYTES, "{peak}");
     });

@@ -8,7 +8,7 @@ use std::time::Duration;
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::store::GroupedStore;
 use lambda_idempotency::testing::conformance;
-use lambda_idempotency::{Error, Idempotency, InFlight, Key, Outcome};
+use lambda_idempotency::{BuildError, Error, Idempotency, InFlight, Key, Outcome};
 use tokio::task::JoinHandle;
 
 use crate::on_each_server;
@@ -160,4 +160,13 @@ async fn a_caller_that_goes_away_while_its_group_is_under_way_leaves_the_others_
         first.await.unwrap().unwrap();
         assert_eq!(process.effects(), once_each(0..5));
     }
+}
+
+#[tokio::test]
+async fn a_layout_that_clashes_is_found_at_the_start() {
+    let table = Server::dynoxide().await.client();
+    let store =
+        DynamoDbStore::new(table, "orders").layout(|layout| layout.status = "data".to_owned());
+    let built = Idempotency::builder(GroupedStore::new(store)).namespace("grouped");
+    assert!(matches!(built.build(), Err(BuildError::Store(_))));
 }

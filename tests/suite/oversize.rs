@@ -1,6 +1,5 @@
 //! Outcomes over the inline limit: compressed, then kept beside the record; whatever happens, never a second run.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -10,20 +9,18 @@ use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::store::{CachedStore, MemoryStore};
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{
-    Builder, Error, Fingerprint, Idempotency, Key, Omission, OnStoreUnavailable, Outcome,
-    StoreError,
+    Error, Fingerprint, Idempotency, Key, Omission, OnStoreUnavailable, Outcome, StoreError,
 };
 
 use crate::on_each_server;
 use crate::support::crash::kill_when;
-use crate::support::{Fault, Proxy, Server, VirtualClock};
+use crate::support::lambda::Item;
+use crate::support::{Bench, Fault, Server};
 
 mod bucket;
 mod time;
 
 const ID: &str = "oversize#1";
-
-type Item = HashMap<String, AttributeValue>;
 
 /// Text that doesn't become much smaller than three quarters of itself.
 fn noise(bytes: usize) -> String {
@@ -38,28 +35,7 @@ fn noise(bytes: usize) -> String {
     (0..bytes).map(|_| next()).collect()
 }
 
-struct Bench {
-    proxy: Proxy,
-    direct: Server,
-    table: String,
-}
-
 impl Bench {
-    async fn on(server: &Server) -> Self {
-        Self {
-            proxy: Proxy::before(server).await,
-            direct: server.clone(),
-            table: server.idempotency_table().await,
-        }
-    }
-
-    fn builder(&self) -> Builder {
-        let store = DynamoDbStore::new(self.proxy.server().client(), &self.table);
-        Idempotency::builder(store)
-            .clock(VirtualClock)
-            .namespace("oversize")
-    }
-
     /// The record, and the outcome beside it.
     async fn items(&self) -> (Item, Option<Item>) {
         let scan = self
@@ -74,21 +50,19 @@ impl Bench {
         let mut items = items.into_iter();
         (items.next().unwrap(), items.next())
     }
-
-    async fn put(&self, item: Item) {
-        let put = self.direct.client().put_item().table_name(&self.table);
-        put.set_item(Some(item)).send().await.unwrap();
-    }
 }
 
 async fn run(once: &Idempotency, text: &str) -> Result<Outcome<String>, Error<Infallible>> {
     let text = text.to_owned();
-    once.run(
-        Key::raw("export", ID),
-        Fingerprint::bytes(b"p"),
-        |_| async { Ok(text) },
-    )
-    .await
+    once.run(key(), payload(), |_| async { Ok(text) }).await
+}
+
+fn key() -> Key {
+    Key::raw("export", ID)
+}
+
+fn payload() -> Fingerprint {
+    Fingerprint::bytes(b"p")
 }
 
 /// A duplicate, whose handler would produce something else.
@@ -98,6 +72,14 @@ async fn replay(once: &Idempotency) -> Result<String, Error<Infallible>> {
     Ok(outcome.into_inner())
 }
 
+/// Returns why a duplicate is not given the outcome.
+async fn omitted(once: &Idempotency) -> Omission {
+    match replay(once).await {
+        Err(Error::OutcomeOmitted { reason, .. }) => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
 fn seconds(item: &Item) -> i64 {
     item["expiration"].as_n().unwrap().parse().unwrap()
 }
@@ -105,7 +87,7 @@ fn seconds(item: &Item) -> i64 {
 on_each_server!(an_outcome_that_compresses_well_stays_in_its_record);
 async fn an_outcome_that_compresses_well_stays_in_its_record(server: Server) {
     let bench = Bench::on(&server).await;
-    let once = bench.builder().build().unwrap();
+    let once = bench.once();
     let large = r#"{"sku": "tea", "quantity": 1}, "#.repeat(2_000);
     assert_eq!(
         run(&once, &large).await.unwrap(),
@@ -122,7 +104,7 @@ async fn an_outcome_that_compresses_well_stays_in_its_record(server: Server) {
 on_each_server!(a_large_outcome_has_an_item_of_its_own);
 async fn a_large_outcome_has_an_item_of_its_own(server: Server) {
     let bench = Bench::on(&server).await;
-    let once = bench.builder().build().unwrap();
+    let once = bench.once();
     let large = noise(450_000);
     assert_eq!(
         run(&once, &large).await.unwrap(),
@@ -159,20 +141,10 @@ async fn a_large_outcome_has_an_item_of_its_own(server: Server) {
 on_each_server!(an_outcome_that_no_item_takes_is_done_and_never_run_again);
 async fn an_outcome_that_no_item_takes_is_done_and_never_run_again(server: Server) {
     let bench = Bench::on(&server).await;
-    let once = bench.builder().build().unwrap();
+    let once = bench.once();
     let huge = noise(600_000);
     assert_eq!(run(&once, &huge).await.unwrap(), Outcome::Executed(huge));
-    let error = replay(&once).await.unwrap_err();
-    assert!(
-        matches!(
-            error,
-            Error::OutcomeOmitted {
-                reason: Omission::TooLarge,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert_eq!(omitted(&once).await, Omission::TooLarge);
     assert_eq!(bench.items().await.1, None);
 }
 
@@ -201,23 +173,13 @@ async fn an_outcome_under_the_limit_that_its_record_has_no_room_for_is_done_and_
         (&S("COMPLETED".into()), &S("too_large".into()))
     );
     assert_eq!(beside, None);
-    let error = replay(&once).await.unwrap_err();
-    assert!(
-        matches!(
-            error,
-            Error::OutcomeOmitted {
-                reason: Omission::TooLarge,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert_eq!(omitted(&once).await, Omission::TooLarge);
 }
 
 on_each_server!(an_outcome_that_is_damaged_or_gone_is_never_replaced_by_a_second_run);
 async fn an_outcome_that_is_damaged_or_gone_is_never_replaced_by_a_second_run(server: Server) {
     let bench = Bench::on(&server).await;
-    let once = bench.builder().build().unwrap();
+    let once = bench.once();
     run(&once, &noise(20_000)).await.unwrap();
     let (record, beside) = bench.items().await;
     let beside = beside.unwrap();
@@ -232,64 +194,26 @@ async fn an_outcome_that_is_damaged_or_gone_is_never_replaced_by_a_second_run(se
         B(Blob::new(Vec::new())),
     ];
     for content in damaged {
-        bench
-            .put(Item::from([
-                ("content".into(), content),
-                ("id".into(), beside["id"].clone()),
-            ]))
-            .await;
-        let error = replay(&once).await.unwrap_err();
-        assert!(
-            matches!(
-                error,
-                Error::OutcomeOmitted {
-                    reason: Omission::Damaged,
-                    ..
-                }
-            ),
-            "{error}"
-        );
+        let id = beside["id"].as_s().unwrap();
+        bench.put(id, [("content", content)]).await;
+        assert_eq!(omitted(&once).await, Omission::Damaged);
     }
     let delete = bench.direct.client().delete_item().table_name(&bench.table);
     delete.key("id", beside["id"].clone()).send().await.unwrap();
-    let error = replay(&once).await.unwrap_err();
-    assert!(
-        matches!(
-            error,
-            Error::OutcomeOmitted {
-                reason: Omission::Lost,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert_eq!(omitted(&once).await, Omission::Lost);
     assert_eq!(bench.items().await.0, record);
 }
 
 on_each_server!(an_outcome_that_cannot_be_kept_leaves_a_marker);
 async fn an_outcome_that_cannot_be_kept_leaves_a_marker(server: Server) {
     let bench = Bench::on(&server).await;
-    let once = bench.builder().build().unwrap();
-    let outcome = once.run(
-        Key::raw("export", ID),
-        Fingerprint::bytes(b"p"),
-        |_| async {
-            bench.proxy.inject("PutItem", Fault::DENY);
-            Ok::<_, Infallible>(noise(20_000))
-        },
-    );
+    let once = bench.once();
+    let outcome = once.run(key(), payload(), |_| async {
+        bench.proxy.inject("PutItem", Fault::DENY);
+        Ok::<_, Infallible>(noise(20_000))
+    });
     assert!(matches!(outcome.await, Ok(Outcome::Executed(_))));
-    let error = replay(&once).await.unwrap_err();
-    assert!(
-        matches!(
-            error,
-            Error::OutcomeOmitted {
-                reason: Omission::NotKept,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert_eq!(omitted(&once).await, Omission::NotKept);
 }
 
 on_each_server!(a_store_that_does_not_answer_leaves_time_for_the_completion);
@@ -300,16 +224,10 @@ async fn a_store_that_does_not_answer_leaves_time_for_the_completion(server: Ser
         .lease(Duration::from_secs(3))
         .build()
         .unwrap();
-    let outcome = once.run(
-        Key::raw("export", ID),
-        Fingerprint::bytes(b"p"),
-        |_| async {
-            for _ in 0..200 {
-                bench.proxy.inject("PutItem", Fault::INTERNAL);
-            }
-            Ok::<_, Infallible>(noise(20_000))
-        },
-    );
+    let outcome = once.run(key(), payload(), |_| async {
+        bench.proxy.repeat("PutItem", Fault::INTERNAL, 200);
+        Ok::<_, Infallible>(noise(20_000))
+    });
     assert!(matches!(outcome.await, Ok(Outcome::Executed(_))));
     let (record, _) = bench.items().await;
     assert_eq!(record["omitted"], S("not_kept".into()));
@@ -318,18 +236,14 @@ async fn a_store_that_does_not_answer_leaves_time_for_the_completion(server: Ser
 on_each_server!(lost_replies_change_nothing);
 async fn lost_replies_change_nothing(server: Server) {
     let bench = Bench::on(&server).await;
-    let once = bench.builder().build().unwrap();
+    let once = bench.once();
     let large = noise(20_000);
     let given = large.clone();
-    let outcome = once.run(
-        Key::raw("export", ID),
-        Fingerprint::bytes(b"p"),
-        |_| async {
-            bench.proxy.inject("PutItem", Fault::LoseReply);
-            bench.proxy.inject("UpdateItem", Fault::LoseReply);
-            Ok::<_, Infallible>(given)
-        },
-    );
+    let outcome = once.run(key(), payload(), |_| async {
+        bench.proxy.inject("PutItem", Fault::LoseReply);
+        bench.proxy.inject("UpdateItem", Fault::LoseReply);
+        Ok::<_, Infallible>(given)
+    });
     assert!(matches!(outcome.await, Ok(Outcome::Executed(_))));
     assert_eq!(replay(&once).await.unwrap(), large);
 }
@@ -343,9 +257,7 @@ async fn a_read_that_fails_is_an_error_and_never_opens_the_door(server: Server) 
         .build()
         .unwrap();
     run(&once, &noise(20_000)).await.unwrap();
-    for _ in 0..3 {
-        bench.proxy.inject("GetItem", Fault::LoseRequest);
-    }
+    bench.proxy.repeat("GetItem", Fault::LoseRequest, 3);
     let error = replay(&once).await.unwrap_err();
     assert!(
         matches!(error, Error::Store(StoreError::Unavailable(_))),
@@ -359,16 +271,12 @@ async fn an_attempt_that_dies_before_it_completes_leaves_an_outcome_that_expires
     let bench = Bench::on(&server).await;
     let clock = ManualClock::default();
     let once = bench.builder().clock(clock.clone()).build().unwrap();
-    let stale = once.run(
-        Key::raw("export", ID),
-        Fingerprint::bytes(b"p"),
-        |_| async {
-            bench
-                .proxy
-                .inject("UpdateItem", Fault::Park { applies: false });
-            Ok::<_, Infallible>(noise(20_000))
-        },
-    );
+    let stale = once.run(key(), payload(), |_| async {
+        bench
+            .proxy
+            .inject("UpdateItem", Fault::Park { applies: false });
+        Ok::<_, Infallible>(noise(20_000))
+    });
     kill_when(bench.proxy.parked(), stale).await;
     let (record, orphan) = bench.items().await;
     assert_eq!(record["status"], S("INPROGRESS".into()));
@@ -395,7 +303,7 @@ async fn an_attempt_that_dies_before_it_completes_leaves_an_outcome_that_expires
 on_each_server!(a_malformed_pointer_is_left_alone);
 async fn a_malformed_pointer_is_left_alone(server: Server) {
     let bench = Bench::on(&server).await;
-    let once = bench.builder().build().unwrap();
+    let once = bench.once();
     run(&once, &noise(20_000)).await.unwrap();
     let (sound, _) = bench.items().await;
     let M(packed) = sound["packed"].clone() else {
@@ -421,7 +329,7 @@ async fn a_malformed_pointer_is_left_alone(server: Server) {
     for pointer in broken {
         let mut item = sound.clone();
         item.insert("packed".into(), pointer.clone());
-        bench.put(item.clone()).await;
+        bench.put(ID, item.clone()).await;
         let error = replay(&once).await.unwrap_err();
         assert!(
             matches!(error, Error::Unreadable(_)),

@@ -11,9 +11,8 @@ use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpListener;
+
+use super::loopback;
 
 /// The S3 API on the loopback interface, through the SDK's own protocol. It checks no signature, and knows one bucket.
 #[derive(Clone)]
@@ -33,12 +32,9 @@ impl Bucket {
     pub const NAME: &'static str = "outcomes";
 
     pub async fn new() -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0))
-            .await
-            .expect("a free port");
-        let endpoint = format!("http://{}", listener.local_addr().expect("its address"));
         let state = Arc::<Mutex<State>>::default();
-        tokio::spawn(serve(listener, Arc::clone(&state)));
+        let served = Arc::clone(&state);
+        let endpoint = loopback::serve(move |request| answer(Arc::clone(&served), request)).await;
         Self { endpoint, state }
     }
 
@@ -76,21 +72,6 @@ impl Bucket {
             .into_iter()
             .filter_map(|(key, object)| Some((key, change(&object)?)))
             .collect();
-    }
-}
-
-async fn serve(listener: TcpListener, state: Arc<Mutex<State>>) {
-    loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            return;
-        };
-        let state = Arc::clone(&state);
-        let service = service_fn(move |request| answer(Arc::clone(&state), request));
-        tokio::spawn(async move {
-            let _ = hyper::server::conn::http1::Builder::new()
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
-        });
     }
 }
 

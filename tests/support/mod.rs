@@ -1,22 +1,26 @@
 //! The ground of the tests: real servers, a wire that can be counted and cut, and nothing else.
 
 pub mod alone;
+pub mod bench;
 pub mod bucket;
 pub mod crash;
 pub mod events;
 pub mod gateway;
 pub mod lambda;
+pub mod loopback;
 pub mod pages;
 pub mod provider;
 pub mod proxy;
 pub mod queue_api;
 pub mod recorder;
+pub mod retention;
 pub mod server;
 pub mod shards;
 pub mod stream;
 pub mod tls;
 pub mod virtual_time;
 
+pub use bench::Bench;
 pub use bucket::Bucket;
 pub use crash::Begun;
 pub use proxy::{Fault, Proxy};

@@ -8,8 +8,9 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
 use axum::{Json, Router};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use tokio::sync::Notify;
+
+use super::loopback;
 
 /// A charge that was made: the key that it was asked for with.
 pub type Charge = String;
@@ -73,10 +74,7 @@ impl Provider {
     }
 
     async fn new(honours_keys: bool) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0))
-            .await
-            .expect("a free port");
-        let url = format!("http://{}", listener.local_addr().expect("its address"));
+        let (listener, url) = loopback::bind().await;
         let book = Arc::new(Book {
             honours_keys,
             charges: Mutex::default(),

@@ -11,17 +11,15 @@ use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use hyper::service::service_fn;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
-use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 
-use super::Server;
 use super::virtual_time::{stand, wait};
+use super::{Server, loopback};
 
 mod fault;
 mod forward;
@@ -80,18 +78,16 @@ impl Proxy {
     }
 
     async fn start(upstream: &Server, meddler: Option<Arc<dyn Meddler>>) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0))
-            .await
-            .expect("a free port");
-        let address = listener.local_addr().expect("its address");
         let state = Arc::new(State {
             upstream: upstream.endpoint().to_owned(),
             meddler,
             ..State::default()
         });
-        tokio::spawn(serve(listener, Arc::clone(&state)));
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        let relayed = Arc::clone(&state);
+        let relay = move |request| relay(Arc::clone(&relayed), client.clone(), request);
         Self {
-            server: Server::behind(format!("http://{address}")),
+            server: Server::behind(loopback::serve(relay).await),
             state,
         }
     }
@@ -108,6 +104,13 @@ impl Proxy {
             .lock()
             .expect("not poisoned")
             .push_back((operation.to_owned(), fault));
+    }
+
+    /// The next requests of this operation, so many, meet this fault.
+    pub fn repeat(&self, operation: &str, fault: Fault, times: usize) {
+        for fault in std::iter::repeat_n(fault, times) {
+            self.inject(operation, fault);
+        }
     }
 
     /// Drops the faults that no request has met.
@@ -166,23 +169,6 @@ impl Proxy {
     /// Returns the number of requests since the last call.
     pub fn take_total(&self) -> usize {
         self.take_counts().values().sum()
-    }
-}
-
-async fn serve(listener: TcpListener, state: Arc<State>) {
-    let client = Client::builder(TokioExecutor::new()).build_http();
-    loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            return;
-        };
-        let (state, client) = (Arc::clone(&state), client.clone());
-        let service = service_fn(move |request| relay(Arc::clone(&state), client.clone(), request));
-        tokio::spawn(async move {
-            // An error here is a fault that was asked for: the connection is cut.
-            let _ = hyper::server::conn::http1::Builder::new()
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
-        });
     }
 }
 

@@ -10,10 +10,9 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use serde_json::{Map, Value};
-use tokio::net::TcpListener;
+
+use super::loopback;
 
 /// Requests, as (operation, body).
 type Requests = Arc<Mutex<Vec<(String, Value)>>>;
@@ -28,12 +27,10 @@ pub struct QueueApi {
 impl QueueApi {
     /// Answers every request with success, or with this error.
     pub async fn answering(error: Option<&'static str>) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0))
-            .await
-            .expect("a free port");
-        let endpoint = format!("http://{}", listener.local_addr().expect("its address"));
         let requests = Requests::default();
-        tokio::spawn(serve(listener, Arc::clone(&requests), error));
+        let kept = Arc::clone(&requests);
+        let answer = move |request| answer(Arc::clone(&kept), request, error);
+        let endpoint = loopback::serve(answer).await;
         Self { endpoint, requests }
     }
 
@@ -57,21 +54,6 @@ impl QueueApi {
     /// Requests since the last call.
     pub fn take(&self) -> Vec<(String, Value)> {
         std::mem::take(&mut *self.requests.lock().expect("not poisoned"))
-    }
-}
-
-async fn serve(listener: TcpListener, requests: Requests, error: Option<&'static str>) {
-    loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            return;
-        };
-        let requests = Arc::clone(&requests);
-        let service = service_fn(move |request| answer(Arc::clone(&requests), request, error));
-        tokio::spawn(async move {
-            let _ = hyper::server::conn::http1::Builder::new()
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
-        });
     }
 }
 

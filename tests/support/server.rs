@@ -16,9 +16,8 @@ use aws_sdk_dynamodb::types::{
 };
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::dynamodb::outbox::PENDING_INDEX;
-use tokio::net::TcpListener;
 
-use super::virtual_time;
+use super::{loopback, virtual_time};
 
 /// A DynamoDB API on the loopback interface.
 #[derive(Clone, Debug)]
@@ -31,13 +30,10 @@ pub struct Server {
 impl Server {
     /// An emulator in this process, empty, gone with the test.
     pub async fn dynoxide() -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0))
-            .await
-            .expect("a free port");
-        let address = listener.local_addr().expect("its address");
+        let (listener, endpoint) = loopback::bind().await;
         let database = dynoxide::Database::memory().expect("an empty database");
         tokio::spawn(dynoxide::server::serve_on(listener, database));
-        Self::behind(format!("http://{address}"))
+        Self::behind(endpoint)
     }
 
     /// AWS's own DynamoDB Local, shared by all tests: tables have their own names.

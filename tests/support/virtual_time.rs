@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, MutexGuard, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use aws_sdk_dynamodb::config::http::HttpRequest;
 use aws_sdk_dynamodb::config::{HttpClient, RuntimeComponents, SharedHttpClient};
@@ -19,7 +19,7 @@ use aws_smithy_runtime_api::client::http::{
 use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_types::byte_stream::ByteStream;
 use http::HeaderMap;
-use lambda_idempotency::{Clock, EpochMillis, SystemClock};
+use lambda_idempotency::{Clock, EpochMillis};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -137,7 +137,8 @@ impl VirtualClock {
 impl Clock for VirtualClock {
     fn now(&self) -> EpochMillis {
         static BEGAN: OnceLock<(EpochMillis, std::time::Instant)> = OnceLock::new();
-        let (time, began) = *BEGAN.get_or_init(|| (SystemClock.now(), std::time::Instant::now()));
+        let (time, began) =
+            *BEGAN.get_or_init(|| (SystemTime::now().into(), std::time::Instant::now()));
         // A test's time begins when its runtime does, which may be before the first test looked, and goes on by whole milliseconds.
         let now = Instant::now() + BEFORE;
         time + now.saturating_duration_since(Instant::from_std(began)) - BEFORE

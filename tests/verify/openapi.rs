@@ -10,13 +10,11 @@ use data_encoding::BASE64;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use serde_json::{Map, Value, json};
-use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 
 use crate::support::lambda::{Function, Reply, Sandbox};
+use crate::support::loopback;
 
 /// The number of cases for each operation: about half a minute.
 const CASES: &str = "150";
@@ -60,25 +58,8 @@ async fn orders_api_answers_what_its_document_says() {
 
 /// API Gateway, as far as this needs it: HTTP in, events of an HTTP API out to the function, one after the other.
 async fn serve(sandbox: Sandbox) -> String {
-    let listener = TcpListener::bind(("127.0.0.1", 0))
-        .await
-        .expect("a free port");
-    let address = listener.local_addr().expect("its address");
     let sandbox = Arc::new(Mutex::new(sandbox));
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            let sandbox = Arc::clone(&sandbox);
-            let service = service_fn(move |request| forward(Arc::clone(&sandbox), request));
-            tokio::spawn(async move {
-                let connection = hyper::server::conn::http1::Builder::new();
-                // A client that hangs up ends its connection, and nothing else.
-                let _ = connection
-                    .serve_connection(TokioIo::new(stream), service)
-                    .await;
-            });
-        }
-    });
-    format!("http://{address}")
+    loopback::serve(move |request| forward(Arc::clone(&sandbox), request)).await
 }
 
 async fn forward(

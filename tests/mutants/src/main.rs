@@ -21,7 +21,7 @@ use walk::{Form, Switch, Walk};
 /// Files and folders below `src/` that get no mutants, beside those called `tests`: clocks, log lines and metrics, errors' texts,
 /// `MemoryStore`, the outbox, Powertools' formats; and what is of tests alone.
 const LEFT_OUT: &str = "lib powertools testing batch/fate/properties dynamodb/outbox dynamodb/wire engine/error engine/events \
-    engine/metrics protocol/clock store/error store/memory";
+    engine/metrics protocol/clock store/error store/memory store/process";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();

@@ -69,10 +69,7 @@ pub(super) async fn steps() -> Diagram {
         "data",
     ];
     let table = Table::on(lanes, shown).await;
-    let (first, second) = (
-        table.environment("Lambda 1").await,
-        table.environment("Lambda 2").await,
-    );
+    let [first, second] = table.two_environments().await;
     let key = || Key::new("fulfil", "A-17");
     let begun = Begun::default();
     first.delivered("fulfil A-17");

@@ -51,10 +51,7 @@ pub(super) async fn twice() -> Diagram {
 
 pub(super) async fn concurrent_duplicate() -> Diagram {
     let table = Table::on(TWO, SHOWN).await;
-    let (first, second) = (
-        table.environment("Lambda 1").await,
-        table.environment("Lambda 2").await,
-    );
+    let [first, second] = table.two_environments().await;
     first.delivered("charge A-17");
     let own = first.clone();
     let run = first
@@ -76,10 +73,7 @@ pub(super) async fn concurrent_duplicate() -> Diagram {
 
 pub(super) async fn takeover() -> Diagram {
     let table = Table::on(TWO_AND_PROVIDER, SHOWN).await;
-    let (first, second) = (
-        table.environment("Lambda 1").await,
-        table.environment("Lambda 2").await,
-    );
+    let [first, second] = table.two_environments().await;
     let begun = Begun::default();
     first.delivered("charge A-17");
     let own = first.clone();
@@ -104,10 +98,7 @@ pub(super) async fn takeover() -> Diagram {
 
 pub(super) async fn stale_owner() -> Diagram {
     let table = Table::on(TWO, SHOWN).await;
-    let (first, second) = (
-        table.environment("Lambda 1").await,
-        table.environment("Lambda 2").await,
-    );
+    let [first, second] = table.two_environments().await;
     first.delivered("charge A-17");
     let own = first.clone();
     let run = first

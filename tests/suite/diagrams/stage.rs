@@ -164,6 +164,13 @@ impl Table {
         let stage = self.stage.clone();
         Environment { stage, once, lane }
     }
+
+    pub(super) async fn two_environments(&self) -> [Environment; 2] {
+        [
+            self.environment("Lambda 1").await,
+            self.environment("Lambda 2").await,
+        ]
+    }
 }
 
 pub(super) fn key() -> Key {

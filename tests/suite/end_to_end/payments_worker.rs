@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::support::lambda::{Function, Reply, Sandbox, number, text};
+use crate::support::provider::Provider;
 
 /// Longer than any test: a payment that sleeps so long before its effect never gets there.
 const FOREVER: Duration = Duration::from_hours(1);
@@ -216,6 +217,25 @@ async fn a_process_that_wakes_while_its_successor_runs_reports_a_failure() {
     let record = function.record().await;
     assert_eq!(text(&record, "status"), "COMPLETED");
     assert_eq!(text(&record, "owner"), text(&taken_over, "owner"));
+}
+
+#[tokio::test]
+async fn an_entry_stays_when_its_record_has_expired_and_another_payment_has_its_id() {
+    let provider = Provider::that_honours_keys().await;
+    let function = Function::payments_worker().await.with_provider(&provider);
+    let mut sandbox = function.start().await;
+    assert_eq!(failed(sandbox.invoke(one_payment()).await), NONE);
+    let entries = function.effects().await;
+    assert_eq!(entries.len(), 1);
+
+    function.forget().await;
+    assert_eq!(failed(sandbox.invoke(one_payment()).await), NONE);
+    assert_eq!(function.effects().await, entries);
+
+    function.forget().await;
+    let another = batch(&[payment("pay-1").replace("5980", "1")]);
+    assert_eq!(failed(sandbox.invoke(another).await), ["message-0"]);
+    assert_eq!(function.effects().await, entries);
 }
 
 /// Returns the sum of this metric in these lines.

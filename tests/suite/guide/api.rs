@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 use tower::{Service, ServiceBuilder, ServiceExt};
 
-// The function, in your `src/`. Its `main` ends with `serve(once).await`.
+// The function, in your `src/`.
 
 async fn serve(once: Idempotency) -> Result<(), Error> {
     lambda_http::run(api(once)).await
@@ -43,7 +43,7 @@ fn tea(quantity: u32) -> Result<TestRequest, Error> {
     Ok(order.key("cart-17").jwt_claim("sub", "client-7"))
 }
 
-/// Sends a request to a new environment of the function; its status and its body.
+/// The status and the body of a new environment's answer.
 async fn send(once: &Idempotency, request: TestRequest) -> Result<(u16, String), Error> {
     let answer = api(once.clone()).oneshot(request.request()?).await?;
     let status = answer.status().as_u16();
@@ -95,7 +95,7 @@ async fn a_retry_after_a_crash_gets_the_same_order() -> Result<(), Error> {
         .clock(clock.clone())
         .build()?;
 
-    // The process dies when the handler has returned, before its answer is stored.
+    // The process dies before the answer is stored.
     let dies = send(&once, tea(2)?);
     store.crash_before(Call::Complete).cut_off(dies).await?;
     assert_eq!(send(&once, tea(2)?).await?.0, 409);

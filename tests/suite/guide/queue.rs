@@ -55,7 +55,7 @@ fn worker<G: Gateway>(
 
 // The tests.
 
-/// Remembers the keys of its charges, and dies after a charge where the test says so.
+/// Remembers its charges' keys, and dies where the test says so.
 #[derive(Clone, Default)]
 struct FakeGateway {
     keys: Arc<Mutex<Vec<String>>>,
@@ -158,14 +158,14 @@ async fn a_crash_in_the_charge_is_retried_under_the_same_key() -> Result<(), Err
         .build()?;
     let mut gateway = FakeGateway::default();
 
-    // The gateway has charged, and the process dies before it knows.
+    // The process dies after the charge.
     let crash = Crash::new();
     gateway.crash = Some(crash.clone());
     let dies = deliver(&once, &gateway, [message("m-1")?]);
     crash.cut_off(dies).await?;
     gateway.crash = None;
 
-    // The message is delivered again while the lease lasts, and when it is over.
+    // Delivered again while the lease lasts, and after it.
     let again = [message("m-1")?.receives(2)];
     assert_eq!(deliver(&once, &gateway, again).await?, ["m-1"]);
     clock.pass_lease(&once);

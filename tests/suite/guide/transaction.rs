@@ -18,7 +18,8 @@ async fn place(claim: Claim) -> Result<String, OrderError> {
     let order_id = claim.derive_uuid("order");
     let order = Put::builder()
         .table_name("orders")
-        .item("order_id", S(order_id.clone()));
+        .item("order_id", S(order_id.clone()))
+        .condition_expression("attribute_not_exists(order_id)");
     claim.write(order)?;
     let take = Update::builder()
         .table_name("stock")

@@ -4,6 +4,7 @@ use lambda_idempotency::testing::{Call, Fault, FaultyStore};
 use tokio::time::Instant;
 
 use super::*;
+use crate::support::VirtualClock;
 
 const LEASE: Duration = Duration::from_secs(20);
 

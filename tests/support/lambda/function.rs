@@ -311,6 +311,15 @@ impl Function {
         records.remove(0)
     }
 
+    /// Deletes the only record, as TTL does when it has expired.
+    pub async fn forget(&self) {
+        let record = self.record().await;
+        let delete = self.server.client().delete_item();
+        let delete = delete.table_name(&self.records);
+        let deleted = delete.key("id", record["id"].clone()).send().await;
+        deleted.expect("deleted");
+    }
+
     /// The only record, once an attempt of this number holds the claim.
     pub async fn claimed_by_attempt(&self, attempt: u32) -> Item {
         let patience = Instant::now() + PATIENCE;

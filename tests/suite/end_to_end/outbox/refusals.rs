@@ -40,9 +40,7 @@ async fn is_parked(path: &Path, target: &str, operation: &str, answer: &Fault) -
     let relay = path.relay.target(target).with("PARK_AFTER_REFUSALS", "1");
     let mut relay = relay.start().await;
     // As often as the SDK tries.
-    for _ in 0..3 {
-        path.queue_wire.inject(operation, answer.clone());
-    }
+    path.queue_wire.repeat(operation, answer.clone(), 3);
     let swept = relay.invoke(json!({})).await;
     assert!(matches!(swept, Reply::Failed(_)), "{answer:?}: {swept:?}");
     path.queue_wire.forget();

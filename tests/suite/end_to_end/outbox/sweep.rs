@@ -103,9 +103,7 @@ async fn all_parked_events_are_put_back_at_once_and_an_interruption_costs_nothin
     let all = u64::try_from(POISON).unwrap();
     assert_eq!(parked(&mut relay).await, all);
     // As many as are under way at once, so that one is done before another is denied.
-    for _ in 0..10 {
-        wire.inject("UpdateItem", Fault::Pass);
-    }
+    wire.repeat("UpdateItem", Fault::Pass, 10);
     wire.inject("UpdateItem", Fault::DENY);
     // A request goes on behind the event where another ended.
     let mut behind = Vec::new();
