@@ -79,9 +79,7 @@ fn of_json(json: &str) -> Option<String> {
 /// Hashes an identity of several parts, so that it fits whatever its length. One that lacks a part, or a
 /// part of a part, would be shared by all that lack it.
 fn of_parts(json: &str) -> Option<String> {
-    // What can't be looked into, a number beyond a double's range for one, lacks nothing.
-    let unseen = || serde_json::from_str::<&RawValue>(json).map(|_| Seen::PARTS);
-    let seen = Seen::of(json).or_else(|| unseen().ok())?;
+    let seen = Seen::of(json).or_else(|| Seen::of_text(json))?;
     (seen.values > 1 && !seen.lacks).then(|| Fingerprint::json(json.as_bytes()).as_str().to_owned())
 }
 
@@ -99,10 +97,6 @@ impl Seen {
         values: 1,
         lacks: false,
     };
-    const PARTS: Self = Self {
-        values: 2,
-        lacks: false,
-    };
     const NOTHING: Self = Self {
         values: 1,
         lacks: true,
@@ -111,6 +105,16 @@ impl Seen {
     /// Looks at a JSON text; `None` where it is none, or is nested deeper than 128 levels.
     fn of(json: &str) -> Option<Self> {
         serde_json::from_str(json).ok()
+    }
+
+    /// Looks at the text of what can't be read, such as a number beyond a double's range, or half of a
+    /// surrogate pair: it lacks nothing where nothing looks so.
+    fn of_text(json: &str) -> Option<Self> {
+        let json = serde_json::from_str::<&RawValue>(json).ok()?.get();
+        Some(Self {
+            values: 2,
+            lacks: json.contains("null") || json.contains(r#""""#),
+        })
     }
 
     fn with(self, part: Self) -> Self {
@@ -242,6 +246,8 @@ mod tests {
             r#"["a",{"b":""}]"#,
             r#"{"a":{"b":{"c":null}}}"#,
             "[1,",
+            "[null,1e400]",
+            r#"["",1e400]"#,
         ] {
             assert_eq!(of_json(json), None, "{json}");
         }
