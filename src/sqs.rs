@@ -65,7 +65,7 @@
 //! | old traffic is replayed as new messages | **no** | **no** | yes |
 //!
 //! A message that waits in a dead-letter queue and then comes back is recognised only while its
-//! record lives: keep outcomes for longer than both queues keep messages
+//! record lives: keep outcomes for twice as long as both queues together keep messages
 //! ([`retention`](crate::Builder::retention), or [`BatchLayer::retention`] for some of them).
 //!
 //! Where tenants choose their own tokens, set the tenant with [`scope`](BatchLayer::scope): without
