@@ -49,9 +49,10 @@ pub enum Problem {
     /// The server has no database of this name (`3D000`).
     #[error("the server has no database of this name: correct the name, or create it")]
     NoDatabase,
-    /// The server takes encrypted connections only, or the client asks for encryption and has none.
+    /// One side asks for encryption and the other has none, or the client doesn't trust the server's
+    /// certificate.
     #[error(
-        "the server and the client disagree about TLS: give the pool a TLS connector, and `sslmode=require` or `verify-full`"
+        "the server and the client disagree about TLS: give the pool a TLS connector that trusts the server's certificate, and `sslmode=require` or `verify-full`"
     )]
     Tls,
     /// No connection of the pool became free in time.
@@ -188,16 +189,29 @@ impl PostgresError {
         Self::new(problem, source)
     }
 
-    /// Reads an error without the server's answer.
-    pub(crate) fn unanswered(source: impl StdError + Send + Sync + 'static) -> Self {
-        let text = source.to_string();
-        let says_tls = text.contains("TLS") || text.contains("SSL");
-        let problem = if says_tls && !is_lost(&source) {
-            Problem::Tls
-        } else {
-            Problem::Unreachable
+    /// Returns the error of a connection that could not be made, with TLS as its problem where that is the
+    /// cause. In a session, which both sides have agreed on, an error that names TLS is a lost connection.
+    pub(crate) fn of_connecting(self) -> Self {
+        let words = self.to_string();
+        let says = |word: &str| words.contains(word);
+        let io = iter::successors(self.source(), |error| (*error).source())
+            .find_map(|error| error.downcast_ref::<io::Error>());
+        let is_of_tls = match io.map(io::Error::kind) {
+            // `rustls` refuses a certificate by this kind.
+            Some(io::ErrorKind::InvalidData) => true,
+            // `OpenSSL`'s errors have no kind: their words tell.
+            None | Some(io::ErrorKind::Other) => {
+                (says("TLS") || says("SSL")) && !says("unexpected eof")
+            }
+            Some(_) => false,
         };
-        Self::new(problem, source)
+        match self.problem {
+            Problem::Unreachable if is_of_tls => Self {
+                problem: Problem::Tls,
+                ..self
+            },
+            _ => self,
+        }
     }
 
     /// The engine's error for a problem that sending the same again doesn't fix.
@@ -213,10 +227,7 @@ impl PostgresError {
     /// Tells whether its connection may serve another request: once the server has answered, nothing is open on it. One to a server that reads
     /// only may not: after a failover another is the primary.
     pub(crate) fn keeps_connection(&self) -> bool {
-        !matches!(
-            self.problem,
-            Problem::Unreachable | Problem::Tls | Problem::ReadOnly
-        )
+        !matches!(self.problem, Problem::Unreachable | Problem::ReadOnly)
     }
 
     /// Gives it to the engine, where it says more than its code: whatever a statement of the caller's
@@ -230,29 +241,6 @@ impl PostgresError {
             _ => self,
         }
     }
-}
-
-/// Tells whether a connection was lost, or not made: also one that ends without a word of TLS, which the
-/// text of its error then names.
-fn is_lost(error: &(dyn StdError + 'static)) -> bool {
-    iter::successors(Some(error), |error| (*error).source())
-        .filter_map(|error| error.downcast_ref::<io::Error>())
-        .any(|error| {
-            matches!(
-                error.kind(),
-                io::ErrorKind::UnexpectedEof
-                    | io::ErrorKind::ConnectionReset
-                    | io::ErrorKind::ConnectionAborted
-                    | io::ErrorKind::ConnectionRefused
-                    | io::ErrorKind::BrokenPipe
-                    | io::ErrorKind::NotConnected
-                    | io::ErrorKind::WriteZero
-                    | io::ErrorKind::TimedOut
-                    | io::ErrorKind::HostUnreachable
-                    | io::ErrorKind::NetworkUnreachable
-                    | io::ErrorKind::NetworkDown
-            )
-        })
 }
 
 impl From<Problem> for PostgresError {
@@ -322,25 +310,28 @@ mod tests {
     #[error("error performing TLS handshake")]
     struct Handshake(#[source] io::Error);
 
+    fn connecting(source: impl StdError + Send + Sync + 'static) -> PostgresError {
+        PostgresError::new(Problem::Unreachable, source).of_connecting()
+    }
+
     #[test]
     fn a_connection_that_is_lost_under_tls_is_no_disagreement_about_it() {
         let closed = "peer closed connection without sending TLS close_notify";
-        for kind in [
-            io::ErrorKind::UnexpectedEof,
-            io::ErrorKind::ConnectionReset,
-            io::ErrorKind::ConnectionAborted,
-            io::ErrorKind::BrokenPipe,
+        for (kind, words) in [
+            (io::ErrorKind::UnexpectedEof, closed),
+            (io::ErrorKind::ConnectionReset, closed),
+            (
+                io::ErrorKind::Other,
+                "error:0A000126:SSL routines::unexpected eof while reading",
+            ),
         ] {
-            let lost = || io::Error::new(kind, closed);
+            let lost = || io::Error::new(kind, words);
             for error in [
-                PostgresError::unanswered(sqlx::Error::Io(lost())),
-                PostgresError::unanswered(sqlx::Error::Tls(lost().into())),
-                PostgresError::unanswered(Handshake(lost())),
+                connecting(sqlx::Error::Io(lost())),
+                connecting(sqlx::Error::Tls(lost().into())),
+                connecting(Handshake(lost())),
             ] {
                 assert_eq!(error.problem(), Problem::Unreachable, "{error}");
-                assert!(!error.keeps_connection(), "{error}");
-                let error = StoreError::from(error);
-                assert!(error.may_have_applied(), "{error:?}");
             }
         }
     }
@@ -351,9 +342,12 @@ mod tests {
             let words = "invalid peer certificate: UnknownIssuer";
             io::Error::new(io::ErrorKind::InvalidData, words)
         };
+        let refused = "error:0A00045C:SSL routines::tlsv13 alert certificate required";
         for error in [
-            PostgresError::unanswered(sqlx::Error::Tls("server does not support TLS".into())),
-            PostgresError::unanswered(Handshake(untrusted())),
+            connecting(sqlx::Error::Tls("server does not support TLS".into())),
+            connecting(sqlx::Error::Io(untrusted())),
+            connecting(sqlx::Error::Io(io::Error::other(refused))),
+            connecting(Handshake(untrusted())),
         ] {
             assert_eq!(error.problem(), Problem::Tls, "{error}");
         }

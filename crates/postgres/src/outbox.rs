@@ -35,11 +35,13 @@ use std::time::SystemTime;
 use lambda_idempotency::store::transaction::WriteError;
 use lambda_idempotency::{Claim, EpochMillis};
 use serde::Serialize;
+use tokio::time::Instant;
 
 use crate::driver::{Connection, Pool, Session};
 use crate::error::{PostgresError, Problem};
 use crate::sql::Sql;
 use crate::store::PostgresStore;
+use crate::store::ready::{lock_until, locking};
 use crate::table::{TableName, TableNameError};
 use crate::value::{Cell, Value};
 
@@ -140,7 +142,8 @@ impl Outbox {
         Ok(Self { table })
     }
 
-    /// Returns the statements that make the table. They may run again.
+    /// Returns the statements that make the table. They may run again. Run them in a migration, not at each start: each
+    /// run waits for open transactions that have added events, and transactions that add events meanwhile wait for it.
     pub fn statements(&self) -> String {
         self.table.fill(include_str!("../schema/outbox.sql"))
     }
@@ -240,9 +243,8 @@ impl Outbox {
             "SELECT position FROM {{table}} event WHERE {FIRST} \
              ORDER BY failed_at NULLS FIRST, position LIMIT $1"
         );
-        let mut connection = store.pool().connect().await?;
+        let mut connection = begin(store).await?;
         let session = connection.session()?;
-        session.batch(BEGIN).await?;
         let select = store.tables().fill(session, &self.table, &select).await?;
         let rows = session.query(&select, &[limit.into()]).await?;
         session.batch("COMMIT").await?;
@@ -264,9 +266,8 @@ impl Outbox {
             "SELECT id, type, aggregate, data, recorded_at FROM {{table}} event \
              WHERE position = $1 AND {FIRST} FOR UPDATE SKIP LOCKED"
         );
-        let mut connection = store.pool().connect().await?;
+        let mut connection = begin(store).await?;
         let session = connection.session()?;
-        session.batch(BEGIN).await?;
         let select = store.tables().fill(session, &self.table, &select).await?;
         let rows = session.query(&select, slice::from_ref(position)).await?;
         if let Some(event) = rows.into_iter().next().and_then(read) {
@@ -294,12 +295,9 @@ impl Outbox {
         let mark = format!(
             "UPDATE {{table}} SET {column} = $2 WHERE position = $1 AND published_at IS NULL"
         );
-        let mut connection = if let Some(connection) = connection {
-            connection
-        } else {
-            let mut connection = store.pool().connect().await?;
-            connection.session()?.batch(BEGIN).await?;
-            connection
+        let mut connection = match connection {
+            Some(connection) => connection,
+            None => begin(store).await?,
         };
         let session = connection.session()?;
         let mark = store.tables().fill(session, &self.table, &mark).await?;
@@ -329,9 +327,8 @@ impl Outbox {
              WHERE published_at < $1 ORDER BY published_at LIMIT $2 FOR UPDATE SKIP LOCKED)";
         let values = [Value::from(before.0), limit.into()];
         let work = async {
-            let mut connection = store.pool().connect().await?;
+            let mut connection = begin(store).await?;
             let session = connection.session()?;
-            session.batch(BEGIN).await?;
             let delete = store.tables().fill(session, &self.table, delete).await?;
             let deleted = session.execute(&delete, &values).await?;
             session.batch("COMMIT").await?;
@@ -340,6 +337,15 @@ impl Outbox {
         };
         store.in_time(work).await
     }
+}
+
+/// Begins a transaction, in which no statement waits for a lock longer than its caller does for an answer.
+async fn begin<P: Pool>(store: &PostgresStore<P>) -> Result<P::Connection, PostgresError> {
+    let deadline = Instant::now() + store.timeout;
+    let mut connection = store.free(deadline).await?;
+    let begin = locking(BEGIN, lock_until(deadline));
+    connection.session()?.batch(&begin).await?;
+    Ok(connection)
 }
 
 /// Reads an event's row, whose columns are never NULL.

@@ -7,6 +7,7 @@ use sqlx::query::Query;
 use sqlx::{
     AssertSqlSafe, Column, Connection as _, Executor, PgConnection, PgPool, Postgres, Row, TypeInfo,
 };
+use tokio::time::timeout;
 
 use super::{Connection, END, Pool, Session, private};
 use crate::error::{PostgresError, Problem};
@@ -20,21 +21,29 @@ impl Pool for PgPool {
     type Reserved = Box<PgConnection>;
 
     async fn connect(&self) -> Result<Pooled, PostgresError> {
-        let connection = self.acquire().await.map_err(|error| match error {
-            // The pool tries to connect until its time is over.
+        let error = match self.acquire().await {
+            Ok(connection) => return Ok(Pooled(Some(connection))),
+            Err(error) => error,
+        };
+        Err(match error {
+            // The pool has tried to connect until its time was over, and doesn't say what the server answered.
             sqlx::Error::PoolTimedOut if self.size() < self.options().get_max_connections() => {
-                PostgresError::new(Problem::Unreachable, error)
+                let longest = self.options().get_acquire_timeout();
+                match timeout(longest, Box::pin(self.reserve())).await {
+                    Ok(Err(refused)) => refused,
+                    _ => PostgresError::new(Problem::Unreachable, error),
+                }
             }
             sqlx::Error::PoolTimedOut => PostgresError::new(Problem::PoolExhausted, error),
             sqlx::Error::PoolClosed => PostgresError::new(Problem::PoolClosed, error),
-            error => of(error),
-        })?;
-        Ok(Pooled(Some(connection)))
+            error => of(error).of_connecting(),
+        })
     }
 
     async fn reserve(&self) -> Result<Box<PgConnection>, PostgresError> {
         let connection = PgConnection::connect_with(&self.connect_options()).await;
-        connection.map(Box::new).map_err(of)
+        let connection = connection.map_err(|error| of(error).of_connecting())?;
+        Ok(Box::new(connection))
     }
 
     fn is_full(&self) -> bool {
@@ -144,7 +153,7 @@ fn of(error: sqlx::Error) -> PostgresError {
         Some((code, message, ends_session)) => {
             PostgresError::of_code(&code, &message, ends_session, error)
         }
-        None => PostgresError::unanswered(error),
+        None => PostgresError::new(Problem::Unreachable, error),
     }
 }
 
@@ -168,4 +177,21 @@ fn cells(row: &PgRow) -> Result<Vec<Cell>, PostgresError> {
         cell.map(|cell| cell.unwrap_or(Cell::Null)).map_err(of)
     };
     row.columns().iter().map(cell).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn an_error_of_a_session_that_names_tls_is_a_lost_connection() {
+        for words in ["unexpected eof while reading", "bad record mac"] {
+            let lost = io::Error::other(format!("error:0A000126:SSL routines::{words}"));
+            let error = of(sqlx::Error::Io(lost));
+            assert_eq!(error.problem(), Problem::Unreachable, "{error}");
+            assert!(!error.keeps_connection(), "{error}");
+        }
+    }
 }

@@ -21,7 +21,7 @@ impl Pool for deadpool_postgres::Pool {
 
     async fn connect(&self) -> Result<Pooled, PostgresError> {
         let object = self.get().await.map_err(|error| match error {
-            PoolError::Backend(error) => of(error),
+            PoolError::Backend(error) => of(error).of_connecting(),
             PoolError::Timeout(TimeoutType::Wait) => {
                 PostgresError::new(Problem::PoolExhausted, error)
             }
@@ -34,7 +34,8 @@ impl Pool for deadpool_postgres::Pool {
     }
 
     async fn reserve(&self) -> Result<ClientWrapper, PostgresError> {
-        self.manager().create().await.map_err(of)
+        let connection = self.manager().create().await;
+        connection.map_err(|error| of(error).of_connecting())
     }
 
     fn is_full(&self) -> bool {
@@ -136,7 +137,7 @@ fn of(error: tokio_postgres::Error) -> PostgresError {
         Some((code, message, ends_session)) => {
             PostgresError::of_code(&code, &message, ends_session, error)
         }
-        None => PostgresError::unanswered(error),
+        None => PostgresError::new(Problem::Unreachable, error),
     }
 }
 

@@ -44,7 +44,8 @@ impl Once {
         }
     }
 
-    /// Returns the statement that makes the table.
+    /// Returns the statement that makes the table. Run it in a migration: of two first starts that run it at once, one
+    /// may fail (`23505`).
     pub fn table(name: &str) -> String {
         format!(
             "CREATE TABLE IF NOT EXISTS {} (consumer text NOT NULL, event text NOT NULL, \

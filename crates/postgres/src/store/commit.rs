@@ -47,7 +47,7 @@ impl<P: Pool> PostgresStore<P> {
             }
             _ => {
                 let work = async {
-                    let ready = self.ready().await?;
+                    let ready = self.ready(deadline).await?;
                     let mut connection = self.free(deadline).await?;
                     let begin = ready.begin(READ_COMMITTED, Some(lock_until(deadline)));
                     let written =

@@ -57,18 +57,15 @@ impl<P: Pool> Store for PostgresStore<P> {
                 continue;
             }
             let rows = self.send(kind, &group, deadline).await;
-            let is_group = group.len() > 1;
+            let size = group.len();
             for (row, (place, write)) in places.into_iter().zip(group).enumerate() {
                 let answer = match &rows {
-                    Ok(rows) => match rows.get(row).and_then(|row| answer(write, row)) {
-                        Some(answer) => Ok(answer),
-                        None => self.write(write, deadline).await,
-                    },
-                    // By itself it waits for no row but its own.
-                    Err(error) if is_group && is_of_a_lock(error) => Err(StoreError::NotSent),
-                    // The server refuses a whole statement for one of its rows.
-                    Err(StoreError::Rejected(_)) if is_group => self.write(write, deadline).await,
-                    Err(error) => Err(copy(error)),
+                    Ok(rows) => {
+                        let answer = rows.get(row).and_then(|row| answer(write, row));
+                        // A create met a record that this statement couldn't see yet.
+                        answer.ok_or(StoreError::NotSent)
+                    }
+                    Err(error) => Err(copy(error, size)),
                 };
                 answers.insert(place, answer);
             }
@@ -87,14 +84,7 @@ impl<P: Pool> Store for PostgresStore<P> {
     ) -> Vec<Result<Option<Found>, StoreError>> {
         match self.loaded(ids, deadline).await {
             Ok(found) => found.into_iter().map(Ok).collect(),
-            Err(StoreError::Rejected(_)) if ids.len() > 1 => {
-                let mut found = Vec::with_capacity(ids.len());
-                for id in ids {
-                    found.push(self.load(id, deadline).await);
-                }
-                found
-            }
-            Err(error) => ids.iter().map(|_| Err(copy(&error))).collect(),
+            Err(error) => ids.iter().map(|_| Err(copy(&error, ids.len()))).collect(),
         }
     }
 
@@ -178,17 +168,16 @@ pub(super) fn kept(outcome: &LargeOutcome) -> [Value; 4] {
     ]
 }
 
-/// Tells whether a row, or the table, was locked for too long.
-fn is_of_a_lock(error: &StoreError) -> bool {
-    let StoreError::Throttled(source) = error else {
-        return false;
-    };
-    let own = source.downcast_ref::<PostgresError>();
-    own.is_some_and(|own| own.problem() == Problem::Locked)
-}
-
-/// The answers to one group have one cause: each gets its kind and its words.
-fn copy(error: &StoreError) -> StoreError {
+/// Copies the error of a group of this size, in its kind and its words, for one of the requests. Where another
+/// one may be the cause, the caller sends the request alone: one row that is locked holds up a whole
+/// statement, and the server refuses it for one value.
+fn copy(error: &StoreError, size: usize) -> StoreError {
+    let own = error.source();
+    let own = own.and_then(|own| own.downcast_ref::<PostgresError>());
+    let is_locked = own.is_some_and(|own| own.problem() == Problem::Locked);
+    if size > 1 && (is_locked || matches!(error, StoreError::Rejected(_))) {
+        return StoreError::NotSent;
+    }
     let words = || {
         Box::<dyn std::error::Error + Send + Sync>::from(
             error

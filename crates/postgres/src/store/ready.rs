@@ -62,16 +62,17 @@ impl Ready {
 
     /// Begins a transaction, in which the server waits for no lock longer than this.
     pub(crate) fn begin(&self, begin: &str, lock: Option<Duration>) -> String {
-        let mut begin = begin.to_owned();
+        let mut begin = lock.map_or_else(|| begin.to_owned(), |lock| locking(begin, lock));
         if self.can_notice {
             begin.push_str(NOTICE);
         }
-        if let Some(lock) = lock {
-            begin.push_str("; SET LOCAL lock_timeout = ");
-            begin.push_str(&millis(lock));
-        }
         begin
     }
+}
+
+/// Begins a transaction, in which the server waits for no lock longer than this.
+pub(crate) fn locking(begin: &str, lock: Duration) -> String {
+    format!("{begin}; SET LOCAL lock_timeout = {}", millis(lock))
 }
 
 /// A time as PostgreSQL's settings take it, where 0 would be none.
@@ -82,7 +83,7 @@ pub(crate) fn millis(time: Duration) -> String {
 }
 
 /// The time for which a statement may wait for locks, so that its answer comes before this.
-pub(super) fn lock_until(deadline: Instant) -> Duration {
+pub(crate) fn lock_until(deadline: Instant) -> Duration {
     let left = deadline.saturating_duration_since(Instant::now());
     left * 7 / 8
 }
@@ -112,19 +113,23 @@ pub(crate) async fn find<S: Session>(
 
 impl<P: Pool> PostgresStore<P> {
     /// The statements, once the tables were seen to be those of this release.
-    pub(crate) async fn ready(&self) -> Result<&Ready, PostgresError> {
+    pub(crate) async fn ready(&self, deadline: Instant) -> Result<&Ready, PostgresError> {
+        if let Some(ready) = self.inner.ready.get() {
+            return Ok(ready);
+        }
         let look = async || {
             let mut connection = self.inner.pool.connect().await?;
             let session = connection.session()?;
-            let lock = millis(self.timeout);
-            let begin = format!("{READ_COMMITTED}; SET LOCAL lock_timeout = {lock}");
+            let begin = locking(READ_COMMITTED, lock_until(deadline));
             session.batch(&begin).await?;
             let ready = self.look(session).await?;
             session.batch("END").await?;
             connection.reuse();
             Ok(ready)
         };
-        self.inner.ready.get_or_try_init(look).await
+        // One call looks, and others wait for it.
+        let looked = Box::pin(self.inner.ready.get_or_try_init(look));
+        self.in_turn(deadline, looked).await
     }
 
     async fn look(&self, session: &mut P::Target) -> Result<Ready, PostgresError> {
@@ -166,7 +171,8 @@ impl<P: Pool> PostgresStore<P> {
     /// When the pool gives no connection, the server refuses a statement or doesn't answer in time, or the
     /// tables are those of a later release ([`Problem::OtherSchema`]).
     pub async fn create_tables(&self) -> Result<(), PostgresError> {
-        let looked = self.in_time(self.ready()).await;
+        let soon = || Instant::now() + self.timeout;
+        let looked = self.ready(soon()).await;
         let make = match looked.map_err(|error| error.problem()) {
             Ok(_) => return Ok(()),
             Err(Problem::NoTable) => true,
@@ -176,15 +182,15 @@ impl<P: Pool> PostgresStore<P> {
         if make {
             self.in_time(self.make()).await?;
         }
-        self.in_time(self.ready()).await.map(drop)
+        self.ready(soon()).await.map(drop)
     }
 
     async fn make(&self) -> Result<(), PostgresError> {
         let (_, name) = self.inner.table.parts();
         let begin = format!(
-            "{READ_COMMITTED}; SET LOCAL role TO DEFAULT; SET LOCAL search_path TO DEFAULT; SET LOCAL lock_timeout = {}; \
+            "{}; SET LOCAL role TO DEFAULT; SET LOCAL search_path TO DEFAULT; \
              SELECT pg_advisory_xact_lock(hashtextextended('{name}', 0))",
-            millis(self.timeout)
+            locking(READ_COMMITTED, self.timeout)
         );
         let mut connection = self.inner.pool.connect().await?;
         let session = connection.session()?;

@@ -27,8 +27,9 @@ const IDLE: Duration = Duration::from_secs(5);
 /// The time in which a pool that isn't full gives a connection.
 const SOON: Duration = Duration::from_millis(500);
 
-/// The time for which a group waits for a lock at most: the others of it must not wait for one row.
-const LOCK_OF_A_GROUP: Duration = Duration::from_secs(1);
+/// The longest wait for a lock where other requests wait, too: those of the same group, or for the store's
+/// own connection.
+const SHORT_LOCK: Duration = Duration::from_secs(1);
 
 /// The connection that a statement is sent over.
 pub(super) enum Over {
@@ -51,22 +52,21 @@ impl<P: Pool> PostgresStore<P> {
         writes: &[&RecordWrite],
         deadline: Instant,
     ) -> Result<Rows, StoreError> {
+        // A write that begins something has no connection yet, and waits for one.
+        let over = if writes.iter().any(|write| is_of_a_run(write)) {
+            Over::Beside
+        } else {
+            Over::Pool
+        };
+        let longest = if writes.len() > 1 {
+            SHORT_LOCK
+        } else {
+            Duration::MAX
+        };
         let work = async {
-            let ready = self.ready().await?;
+            let ready = self.ready(deadline).await?;
             let (statement, values) = kind.request(&ready.statements, writes);
-            // A write that begins something has no connection yet, and waits for one.
-            let over = if writes.iter().any(|write| is_of_a_run(write)) {
-                Over::Beside
-            } else {
-                Over::Pool
-            };
-            let way = self.way(over, deadline).await?;
-            let longest = if writes.len() > 1 {
-                LOCK_OF_A_GROUP
-            } else {
-                Duration::MAX
-            };
-            self.send_over(way, ready, statement, &values, (longest, deadline))
+            self.send_over(over, ready, statement, &values, (longest, deadline))
                 .await
         };
         within(deadline, work).await
@@ -91,27 +91,34 @@ impl<P: Pool> PostgresStore<P> {
         values: &[Value],
         deadline: Instant,
     ) -> Result<Rows, PostgresError> {
-        let ready = self.ready().await?;
-        let way = self.way(over, deadline).await?;
+        let ready = self.ready(deadline).await?;
         let lock = (Duration::MAX, deadline);
-        self.send_over(way, ready, statement(ready), values, lock)
+        self.send_over(over, ready, statement(ready), values, lock)
             .await
     }
 
-    /// Takes a connection of the pool. One that isn't free in time says nothing of the server.
-    pub(super) async fn free(&self, deadline: Instant) -> Result<P::Connection, PostgresError> {
-        let pool = &self.inner.pool;
-        match timeout_at(deadline, pool.connect()).await {
-            Ok(connection) => connection,
-            Err(_) if pool.is_full() => Err(Problem::PoolExhausted.into()),
-            Err(_) => Err(Problem::NoAnswer.into()),
-        }
+    /// Takes a connection of the pool.
+    pub(crate) async fn free(&self, deadline: Instant) -> Result<P::Connection, PostgresError> {
+        self.in_turn(deadline, Box::pin(self.inner.pool.connect()))
+            .await
     }
 
-    async fn way(&self, over: Over, deadline: Instant) -> Result<Way<'_, P>, PostgresError> {
-        match over {
-            Over::Pool => self.free(deadline).await.map(Way::Pool),
-            Over::Beside => self.beside().await,
+    /// Waits for a connection, before the request is sent. A pool that is full says nothing of the server. One that
+    /// isn't may keep silent while the server refuses connections: the last of the time is for opening one beside it,
+    /// whose error tells why.
+    pub(super) async fn in_turn<T>(
+        &self,
+        deadline: Instant,
+        turn: impl Future<Output = Result<T, PostgresError>>,
+    ) -> Result<T, PostgresError> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match timeout_at(deadline - left / 16, turn).await {
+            Ok(turn) => turn,
+            Err(_) if self.inner.pool.is_full() => Err(Problem::PoolExhausted.into()),
+            Err(_) => match timeout_at(deadline, Box::pin(self.inner.pool.reserve())).await {
+                Ok(Err(refused)) => Err(refused),
+                _ => Err(Problem::NoAnswer.into()),
+            },
         }
     }
 
@@ -135,12 +142,20 @@ impl<P: Pool> PostgresStore<P> {
     /// Sends one statement. It waits for locks for this time at most, and for an answer before this deadline.
     async fn send_over(
         &self,
-        way: Way<'_, P>,
+        over: Over,
         ready: &Ready,
         statement: &str,
         values: &[Value],
         (longest, deadline): (Duration, Instant),
     ) -> Result<Rows, PostgresError> {
+        let way = match over {
+            Over::Pool => Way::Pool(self.free(deadline).await?),
+            Over::Beside => self.in_turn(deadline, Box::pin(self.beside())).await?,
+        };
+        let longest = match way {
+            Way::Pool(_) => longest,
+            Way::Reserved(_) => longest.min(SHORT_LOCK),
+        };
         // Once there is a connection.
         let begin = || ready.begin(READ_COMMITTED, Some(lock_until(deadline).min(longest)));
         let is_usable = |answer: &Result<Rows, PostgresError>| {

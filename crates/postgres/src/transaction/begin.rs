@@ -5,7 +5,7 @@ use std::time::Duration;
 use lambda_idempotency::protocol::record::{Found, Record, Status};
 use lambda_idempotency::store::transaction::{Unwritten, Write};
 use lambda_idempotency::{Claim, EpochSeconds, StoreError};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use super::slot::{Footing, Slot};
 use super::{Isolation, Transaction, TransactionError};
@@ -87,8 +87,7 @@ impl<P: Pool> PostgresStore<P> {
         let wait = claim
             .unwritten()
             .map_or(Duration::ZERO, |unwritten| unwritten.wait);
-        let most = self.timeout.saturating_add(wait).min(LONGEST);
-        let most = claim.remaining().map_or(most, |left| left.min(most));
+        let deadline = Instant::now() + self.timeout.saturating_add(wait).min(LONGEST);
         let open = async {
             // Another call of this run would wait for the first one's place as a duplicate does.
             let _alone = match claim.unwritten() {
@@ -98,7 +97,7 @@ impl<P: Pool> PostgresStore<P> {
             if let Some(first) = claim.written::<Slot<P>>() {
                 return Ok(first);
             }
-            let slot = self.open_for(claim).await?;
+            let slot = self.open_for(claim, deadline).await?;
             // Another call may have opened the claim's transaction meanwhile: the first one commits.
             if let Some(first) = claim.written::<Slot<P>>() {
                 return Ok(first);
@@ -106,18 +105,23 @@ impl<P: Pool> PostgresStore<P> {
             claim.write(Write::new(slot.clone()))?;
             Ok::<_, TransactionError>(claim.written().unwrap_or(slot))
         };
-        // A server that is slow, or a pool that is full, is no other run.
-        let opened = timeout(most, open).await;
+        // A server that is slow is no other run.
+        let opened = timeout_at(deadline, open).await;
         opened.map_err(|_| StoreError::Timeout)?
     }
 
-    async fn open_for(&self, claim: &Claim) -> Result<Slot<P>, TransactionError> {
+    async fn open_for(
+        &self,
+        claim: &Claim,
+        deadline: Instant,
+    ) -> Result<Slot<P>, TransactionError> {
         let Some(unwritten) = claim.unwritten() else {
             if claim.is_protected() && self.isolation != Isolation::ReadCommitted {
                 return Err(PostgresError::from(Problem::Isolation).into());
             }
-            let begin = self.ready().await?.begin(self.isolation.begin(), None);
-            let mut connection = self.pool().connect().await?;
+            let ready = self.ready(deadline).await?;
+            let begin = ready.begin(self.isolation.begin(), None);
+            let mut connection = self.free(deadline).await?;
             // Without protection no record is written, and a replica takes reads.
             let first_of_it = if claim.is_protected() { XID } else { NO_XID };
             let rows = connection
@@ -134,8 +138,8 @@ impl<P: Pool> PostgresStore<P> {
         let Some(open) = self.inner.open.take(unwritten).await else {
             return Err(in_flight(claim, unwritten));
         };
-        let ready = self.ready().await?;
-        let connection = self.pool().connect().await?;
+        let ready = self.ready(deadline).await?;
+        let connection = self.free(deadline).await?;
         let left = || wait.saturating_sub(began.elapsed()).max(LEAST_WAIT);
         match self.take_place(ready, connection, unwritten, left).await? {
             Some((connection, footing)) => Ok(Slot::new(connection, footing, Some(open))),

@@ -8,13 +8,14 @@ use lambda_idempotency::protocol::record::{
 };
 use lambda_idempotency::store::Store as _;
 use lambda_idempotency::{EpochMillis, EpochSeconds, Error, Key, Outcome, StoreError};
+use lambda_idempotency_postgres::outbox::Outbox;
 use lambda_idempotency_postgres::{Pool, PostgresStore, Problem, Sql, TransactionError};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 use crate::support::{
     Engine, Failed, MINUTE, count, engine, eventually, name, once_there_is, patient, pool_of,
-    refusing, sqlx_store, store_of, table, transact, url, url_with, waiting_for,
+    problem, refusing, sql, sqlx_store, store_of, table, transact, url, url_with, waiting_for,
 };
 
 /// The time to wait for something that never comes.
@@ -127,6 +128,20 @@ async fn a_locked_table_is_no_other_run_and_its_wait_has_an_end() {
     assert!(matches!(again.await, Ok(Outcome::Executed(1))));
 }
 
+#[tokio::test]
+async fn a_sweep_of_an_outbox_that_was_given_up_waits_for_no_lock() {
+    let (store, _) = store_of(&url(), 1).await;
+    let rows = name("outbox");
+    let outbox = Outbox::new(&rows).unwrap();
+    sql(&outbox.statements()).await;
+    let hasty = store.timeout(SHORT);
+    while_locked(&rows, async || {
+        let given_up = outbox.sweep(&hasty, EpochMillis(0), 1).await;
+        assert!(given_up.is_err(), "{given_up:?}");
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn duplicates_of_an_open_transaction_fill_neither_the_pool_nor_the_server() {
     let (store, keys) = store_of(&url(), 2).await;
@@ -182,13 +197,11 @@ async fn without_a_deadline_a_silent_server_and_a_full_pool_are_waited_for_no_lo
             Ok::<i64, Failed>(1)
         });
         let open = tokio::time::timeout(MINUTE, open).await.unwrap();
-        let is_timeout = matches!(
-            open,
-            Err(Error::Handler(Failed::Transaction(
-                TransactionError::Store(StoreError::Timeout)
-            )))
-        );
-        assert!(is_timeout, "{open:?}");
+        let Err(Error::Handler(Failed::Transaction(TransactionError::Store(error)))) = open else {
+            panic!("{open:?}");
+        };
+        let is_silent = problem == Problem::NoAnswer;
+        assert_eq!(error.is_unreachable(), is_silent, "{error:?}");
         let swept = store.sweep(std::time::SystemTime::now().into(), 1);
         let swept = tokio::time::timeout(MINUTE, swept).await.unwrap();
         assert_eq!(swept.unwrap_err().problem(), problem);
@@ -222,10 +235,10 @@ async fn a_claim_that_gave_up_on_an_open_transaction_is_not_written_later() {
     assert_eq!(count(&store, &keys).await, 0);
 }
 
-/// The caller of each sends it alone then.
+/// The caller of each sends it alone then: beside a pool that is full, all over one connection.
 #[tokio::test]
 async fn a_locked_record_holds_up_no_other_of_its_group() {
-    let (store, keys) = store_of(&url(), 4).await;
+    let (store, keys) = store_of(&url(), 1).await;
     let once = engine(store.clone());
     let soon = Instant::now() + MINUTE;
     let (now, later) = (EpochMillis(1), EpochSeconds(4_102_444_800));
@@ -249,10 +262,17 @@ async fn a_locked_record_holds_up_no_other_of_its_group() {
         .iter()
         .all(|answer| matches!(answer, Err(StoreError::NotSent)));
     assert!(are_left, "{answers:?}");
-    for completion in &completions[1..] {
-        let answer = store.write(completion, soon).await;
+    let _taken = store.pool().get().await.unwrap();
+    let alone = completions
+        .iter()
+        .map(|completion| store.write(completion, soon));
+    let alone = futures_util::future::join_all(alone);
+    let mut alone = tokio::time::timeout(MINUTE / 2, alone).await.unwrap();
+    for answer in alone.drain(1..) {
         assert!(answer.unwrap().is_applied());
     }
+    let locked = alone.remove(0).unwrap_err();
+    assert_eq!(problem(&locked), Problem::Locked);
     other.commit().await.unwrap();
     let answer = store.write(&completions[0], soon).await;
     assert!(answer.unwrap().is_applied());

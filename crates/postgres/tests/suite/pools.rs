@@ -198,18 +198,19 @@ async fn a_panic_in_an_open_transaction_does_not_wait_for_its_own_connection() {
 
 #[tokio::test]
 async fn a_commit_that_gets_no_connection_was_not_sent() {
-    let (store, _) = store_of(&url(), 1).await;
-    store
-        .estimated_records(Instant::now() + MINUTE)
-        .await
-        .unwrap();
-    let _taken = store.pool().get().await.unwrap();
-    let writes = [Write::from(Sql::new("SELECT 1"))];
-    let soon = Instant::now() + Duration::from_secs(2);
-    let refused = store
-        .commit(Commit::new("token", None, &writes), soon)
-        .await;
-    assert_eq!(problem(&refused.unwrap_err()), Problem::PoolExhausted);
+    let (looked, keys) = store_of(&url(), 1).await;
+    let first = PostgresStore::with_table(pool_of(&url(), 1), &keys).unwrap();
+    for store in [looked, first] {
+        let _taken = store.pool().get().await.unwrap();
+        let writes = [Write::from(Sql::new("SELECT 1"))];
+        let soon = Instant::now() + Duration::from_secs(2);
+        let commit = || store.commit(Commit::new("token", None, &writes), soon);
+        // Where the store has not looked at its tables yet, one waits for the look of the other.
+        let (one, other) = tokio::join!(commit(), commit());
+        for refused in [one, other] {
+            assert_eq!(problem(&refused.unwrap_err()), Problem::PoolExhausted);
+        }
+    }
 }
 
 #[tokio::test]

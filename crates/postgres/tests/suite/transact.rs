@@ -1,15 +1,16 @@
 //! The open transaction, by itself.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use lambda_idempotency::{Error, Fingerprint, Key, Outcome, Verdict};
+use lambda_idempotency::testing::ManualClock;
+use lambda_idempotency::{AtDeadline, Error, Fingerprint, Key, Outcome, Verdict};
 use lambda_idempotency_postgres::{PostgresStore, Transaction};
 use tokio::sync::Notify;
 
 use crate::support::{
-    Engine, Failed, Store, count, engine, once_there_is, pool_of, refusing, sqlx_store, store,
-    store_of, stores, table, transact, url, waiting_for,
+    Engine, Failed, MINUTE, Store, count, engine, once_there_is, patient, pool_of, refusing,
+    sqlx_store, store, store_of, stores, table, transact, url, waiting_for,
 };
 
 type Tx = Transaction<deadpool_postgres::Pool>;
@@ -249,4 +250,29 @@ async fn two_transactions_of_one_claim_at_once_lose_no_row() {
         let rows = count(&store, &table).await;
         assert_eq!(inserted.ok(), Some(rows), "{form}");
     }
+}
+
+/// Also where nothing protects it.
+#[tokio::test]
+async fn a_handler_that_goes_on_after_its_deadline_opens_its_transaction() {
+    let store = store().await;
+    let rows = table(&store, "n bigint").await;
+    for is_disabled in [false, true] {
+        let clock = ManualClock::default();
+        let once = Engine::of(store.clone(), |builder| {
+            let builder = patient(builder).clock(clock.clone());
+            builder
+                .disabled(is_disabled)
+                .settings(|settings| settings.at_deadline = AtDeadline::GoOn)
+        });
+        let once = once.until(SystemTime::now() + MINUTE).claimless();
+        let done = once.run(Key::new("op", "a"), None, async |claim| {
+            clock.advance(2 * MINUTE);
+            let tx = store.transaction(&claim).await?;
+            insert(&tx, &rows).await
+        });
+        let done = done.await;
+        assert!(done.is_ok(), "{is_disabled}: {done:?}");
+    }
+    assert_eq!(count(&store, &rows).await, 2);
 }

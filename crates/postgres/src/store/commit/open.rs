@@ -63,7 +63,7 @@ impl<P: Pool> PostgresStore<P> {
         deadline: Instant,
     ) -> Result<Committed, StoreError> {
         let work = async {
-            let ready = self.ready().await?;
+            let ready = self.ready(deadline).await?;
             let session = connection.session()?;
             let written = write_end(self, ready, session, slot, commit, deadline).await;
             let is_aborted = written
@@ -93,20 +93,19 @@ impl<P: Pool> PostgresStore<P> {
         let asked = async {
             loop {
                 let rows = self.query(Over::Beside, |_| STATE, &xid, deadline).await;
-                let refused = match rows.map(|rows| State::read(&rows)) {
+                let failed = match rows.map(|rows| State::read(&rows)) {
                     Ok(State::Aborted) => return None,
-                    Ok(State::Open) => Ok(None),
-                    Ok(State::Committed) => {
-                        let refused = self.spoil(record, deadline).await;
-                        refused.map(Some).map_err(StoreError::from)
-                    }
-                    Err(error) => Err(error),
+                    Ok(State::Open) => None,
+                    Ok(State::Committed) => match self.spoil(record, deadline).await {
+                        Ok(refused) => return Some(refused),
+                        Err(error) => Some(error.into()),
+                    },
+                    Err(error) => Some(error),
                 };
-                match refused {
-                    Ok(Some(refused)) => return Some(refused),
-                    Err(error) if !error.is_transient() => return None,
-                    _ => sleep(pause).await,
+                if failed.is_some_and(|error| !error.is_transient()) {
+                    return None;
                 }
+                sleep(pause).await;
                 pause = (2 * pause).min(longest);
             }
         };

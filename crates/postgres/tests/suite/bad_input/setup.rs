@@ -146,6 +146,25 @@ async fn a_server_that_is_not_there_is_unreachable() {
     }
 }
 
+/// The pool of `sqlx` tries again, without a word.
+#[tokio::test]
+async fn a_server_that_has_no_room_for_a_connection_has_answered() {
+    let (role, (_, keys)) = (name("role"), store_of(&url(), 1).await);
+    sql(&format!("CREATE ROLE {role} LOGIN CONNECTION LIMIT 0")).await;
+    let as_role = url_with(&role, "postgres", "");
+    let time = Duration::from_secs(20);
+    let refused = [Duration::from_secs(1), MINUTE]
+        .map(|wait| refused_within([wait, time], &as_role, &keys, "out of connections"));
+    for error in futures_util::future::join_all(refused)
+        .await
+        .into_iter()
+        .flatten()
+    {
+        assert!(matches!(error, StoreError::Throttled(_)), "{error:?}");
+        assert_eq!(problem(&error), Problem::OutOfResources);
+    }
+}
+
 #[tokio::test]
 async fn a_role_without_privileges_says_which_it_needs() {
     let (role, (store, keys)) = (name("role"), store_of(&url(), 1).await);

@@ -1,8 +1,8 @@
 //! Statements, constraints, keys and outcomes that PostgreSQL takes in no form, or in a large one.
 
-use lambda_idempotency::protocol::record::{NewClaim, Owner};
+use lambda_idempotency::protocol::record::{NewClaim, Owner, RecordWrite};
+use lambda_idempotency::store::Store as _;
 use lambda_idempotency::store::transaction::Write;
-use lambda_idempotency::store::{Answer, Store as _};
 use lambda_idempotency::{EpochMillis, EpochSeconds, Error, Key, Outcome, RecordId, StoreError};
 use lambda_idempotency_postgres::{Met, Problem, Sql};
 
@@ -241,6 +241,7 @@ async fn an_expired_record_counts_as_absent_also_where_it_cannot_be_read() {
     }
 }
 
+/// The caller of each sends it alone then.
 #[tokio::test]
 async fn a_group_is_not_refused_for_one_of_its_requests() {
     let store = store().await;
@@ -251,26 +252,25 @@ async fn a_group_is_not_refused_for_one_of_its_requests() {
     };
     let (good, bad) = (id("a"), id("a\0b"));
     let (now, later) = (EpochMillis(1), EpochSeconds(4_102_444_800));
-    let claim = |id: &RecordId| {
+    let claim = |id: &RecordId| -> RecordWrite {
         let owner = Owner::from_stored("me");
         NewClaim::new(id.clone(), owner, now, EpochMillis(9), later).into()
     };
     let soon = tokio::time::Instant::now() + MINUTE;
-    let answers = store.write_all(&[claim(&bad), claim(&good)], soon).await;
+    let claims = [claim(&bad), claim(&good)];
+    for answer in store.write_all(&claims, soon).await {
+        assert!(matches!(answer, Err(StoreError::NotSent)), "{answer:?}");
+    }
+    let refused = store.write(&claims[0], soon).await;
     assert!(
-        matches!(answers[0], Err(StoreError::Rejected(_))),
-        "{answers:?}"
+        matches!(refused, Err(StoreError::Rejected(_))),
+        "{refused:?}"
     );
-    assert!(
-        answers[1].as_ref().is_ok_and(Answer::is_applied),
-        "{answers:?}"
-    );
-    let found = store.load_all(&[bad, good], soon).await;
-    assert!(
-        matches!(found[0], Err(StoreError::Rejected(_))),
-        "{found:?}"
-    );
-    assert!(matches!(found[1], Ok(Some(_))), "{found:?}");
+    let applied = store.write(&claims[1], soon).await;
+    assert!(applied.unwrap().is_applied());
+    for found in store.load_all(&[bad, good], soon).await {
+        assert!(matches!(found, Err(StoreError::NotSent)), "{found:?}");
+    }
 }
 
 /// `PgBouncer` gives every error of its own the code of a protocol violation.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use lambda_idempotency::protocol::record::{Found, Record, RecordWrite};
 use lambda_idempotency::protocol::transition;
-use lambda_idempotency::store::{Answer, Store};
+use lambda_idempotency::store::{Answer, Store, StoreError};
 
 use super::draw::{Kind, Sequence};
 use super::{id, sequences, soon};
@@ -88,6 +88,10 @@ async fn writes_at_once_have_an_order() {
                         }
                         for (place, (write, answer)) in writes.into_iter().zip(answers).enumerate()
                         {
+                            let answer = match answer {
+                                Err(StoreError::NotSent) => store.write(&write, soon()).await,
+                                answer => answer,
+                            };
                             let answer = answer.expect("an answer");
                             let latest = match &answer {
                                 Answer::Refused(met) => met.as_ref().map(record),
