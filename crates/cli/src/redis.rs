@@ -8,13 +8,14 @@ use lambda_idempotency::protocol::record::Found;
 use lambda_idempotency::store::Store as _;
 use lambda_idempotency::{RecordId, StoreError};
 use lambda_idempotency_redis::{RedisStore, RedisStoreError};
-use redis::aio::ConnectionManager;
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{Cmd, FromRedisValue, cmd};
 use serde::{Deserialize, Serialize};
 
 use crate::args::Global;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::output::{WARNING, note};
 use crate::time;
 
 /// The number of keys that the server looks at for one page. The file of a scan has the ids
@@ -47,7 +48,9 @@ impl Redis {
             // The first connection says clearly what is wrong.
             let store = RedisStore::connect(url).await?;
             let client = redis::Client::open(url)?;
-            let connection = client.get_connection_manager().await?;
+            // Each request has the command line's own time.
+            let config = ConnectionManagerConfig::new().set_response_timeout(None);
+            let connection = client.get_connection_manager_with_config(config).await?;
             Ok((store, client, connection))
         };
         let connected = tokio::time::timeout(global.timeout, connect).await;
@@ -83,6 +86,30 @@ impl Redis {
         let server: String = self.ask(doing, info).await?;
         let id = server.lines().find_map(|line| line.strip_prefix("run_id:"));
         Ok(id.unwrap_or_default().to_owned())
+    }
+
+    /// Tells whether other nodes have records, too: of a cluster, one is read.
+    pub(crate) async fn is_one_of_several(&self) -> Result<bool, Failure> {
+        let doing =
+            "ask for the server's cluster, which a user with `+info` and `+cluster|info` may";
+        let server: String = self.ask(doing, cmd("INFO").arg("cluster").clone()).await?;
+        if !server.contains("cluster_enabled:1") {
+            return Ok(false);
+        }
+        let cluster: String = self.ask(doing, cmd("CLUSTER").arg("INFO").clone()).await?;
+        Ok(cluster.lines().all(|line| line != "cluster_size:1"))
+    }
+
+    /// Says that the records of other nodes are not read, where there may be any.
+    pub(crate) async fn note_one_of_several(&self) {
+        let is = match self.is_one_of_several().await {
+            Ok(false) => return,
+            Ok(true) => "is one node of a cluster".to_owned(),
+            Err(error) => format!("may be one node of a cluster ({error})"),
+        };
+        note(format_args!(
+            "{WARNING}the server {is}: the records of the others are not read{WARNING:#}"
+        ));
     }
 
     async fn ask<T: FromRedisValue>(&self, doing: &str, command: Cmd) -> Result<T, Failure> {

@@ -9,6 +9,10 @@ use redis::{Pipeline, RedisResult, Value};
 
 /// A connection to a server, to the primary that Sentinel names, or to a cluster. A clone is the same connection.
 pub trait Connection: Clone + Send + Sync + 'static {
+    /// Whether one server answers all requests in their order, and the client sends none again by itself.
+    #[doc(hidden)]
+    const IN_ORDER: bool = false;
+
     /// Sends the commands over one connection, to the primary that has this key, and returns the answer of each.
     fn send(
         &self,
@@ -20,6 +24,8 @@ pub trait Connection: Clone + Send + Sync + 'static {
 macro_rules! one_server {
     ($($connection:ty),*) => {$(
         impl Connection for $connection {
+            const IN_ORDER: bool = true;
+
             async fn send(&self, _: &[u8], commands: Pipeline) -> RedisResult<Vec<Value>> {
                 let count = commands.len();
                 self.clone().req_packed_commands(&commands, 0, count).await

@@ -1,7 +1,8 @@
 //! The store's own errors, by what an operator does about them.
 
 use std::error::Error as StdError;
-use std::fmt;
+use std::sync::Arc;
+use std::{fmt, io};
 
 use lambda_idempotency::StoreError;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
@@ -14,7 +15,8 @@ pub struct RedisStoreError {
     source: Option<RedisError>,
 }
 
-/// The cause of a failed request. Its `Display` says what to do about it.
+/// The cause of a failed request. Its `Display` says what to do about it. Where [`StoreError::may_have_applied`] is false, nothing
+/// applied.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
@@ -23,9 +25,14 @@ pub enum Problem {
         "the server could not be reached: check its address, its port, the security group, and whether the server and the address agree about TLS (`rediss://`)"
     )]
     Unreachable,
-    /// The server speaks TLS, and the client doesn't, or the other way round.
+    /// The address can't be used.
     #[error(
-        "the server and the client disagree about TLS: use `rediss://` with the feature `tls`, or `redis://` where the server has none"
+        "the address can't be used: give one such as `redis://user:password@host:6379/0`, or `rediss://` for TLS (feature `tls`)"
+    )]
+    Address,
+    /// The connection could not be made: one side speaks TLS and the other doesn't, or the client doesn't trust the server's certificate.
+    #[error(
+        "the server and the client disagree about TLS: use `rediss://` and a certificate that this system trusts, or `redis://` where the server has none"
     )]
     Tls,
     /// The user's name or password is wrong, or one is missing.
@@ -35,26 +42,28 @@ pub enum Problem {
     NotLetIn,
     /// The user lacks a permission (`NOPERM`).
     #[error(
-        "the user lacks a permission: allow it EVALSHA, EVAL, TYPE, EXISTS, HGET, HMGET, HGETALL, HEXISTS, HKEYS, HSET, HDEL, PEXPIREAT, GET and SET on the keys of the store, and WAIT for `Durability::Replicas`"
+        "the user lacks a permission: allow it EVALSHA, EVAL, TYPE, EXISTS, HGET, HMGET, HGETALL, HEXISTS, HKEYS, HSET, HDEL, PEXPIREAT, GET and SET on the keys of the store, WAIT for `Durability::Replicas`, and INFO and CONFIG for `verify`"
     )]
     NoPermission,
-    /// The server takes no writes (`READONLY`, `MASTERDOWN`): it is a replica, or was the primary until a moment ago. Nothing applied.
+    /// The server takes no writes (`READONLY`, `MASTERDOWN`): it is a replica, or was the primary until a moment ago.
     #[error("the server is a replica: connect to the primary, or to the primary's endpoint")]
     Replica,
-    /// The server's memory is full (`OOM`). Nothing applied.
+    /// The server's memory is full (`OOM`).
     #[error("the server's memory is full: give it more, or shorten the retention")]
     Full,
     /// The server takes no writes at the moment: it loads its data (`LOADING`), its cluster is changing (`CLUSTERDOWN`), too few replicas follow
-    /// it (`NOREPLICAS`), it can't save (`MISCONF`), runs another script (`BUSY`), or has no room for another client. Nothing applied.
+    /// it (`NOREPLICAS`), it can't save (`MISCONF`), runs another script (`BUSY`), or has no room for another client.
     #[error(
         "the server isn't ready: it loads its data, its cluster is changing, it has too few replicas, or it can't save"
     )]
     NotReady,
-    /// The cluster moved the key's slot meanwhile. Nothing applied, and a moment later it may.
+    /// The cluster moved the key's slot meanwhile. A moment later it may apply.
     #[error("the cluster moved the key to another node meanwhile")]
     Moved,
     /// A connection to one node, where there is a cluster.
-    #[error("the server is one of a cluster: connect with `ClusterClient`, feature `cluster`")]
+    #[error(
+        "another node of the cluster has the key: give `RedisStore::new` a `ClusterConnection` (feature `cluster`); on the command line, give that node's own address"
+    )]
     Cluster,
     /// Fewer replicas than asked for have acknowledged the write, or the primary couldn't tell. It may have applied there.
     #[error(
@@ -110,6 +119,27 @@ impl RedisStoreError {
             source: Some(source),
         }
     }
+
+    /// Returns the error of a connection that could not be made, with TLS as its problem where that is the cause. In a session, which both
+    /// sides have agreed on, such an error is a lost connection.
+    pub(crate) fn of_connecting(self) -> Self {
+        let source = self.source.as_ref().and_then(StdError::source);
+        let source =
+            source.and_then(<dyn StdError>::downcast_ref::<Arc<dyn StdError + Send + Sync>>);
+        // `rustls` refuses a server by this kind, and what it can't begin with by an error of its own.
+        let is_of_tls = source.is_some_and(|source| {
+            let io = source.downcast_ref::<io::Error>();
+            io.is_none_or(|error| error.kind() == io::ErrorKind::InvalidData)
+        });
+        if is_of_tls {
+            Self {
+                problem: Problem::Tls,
+                ..self
+            }
+        } else {
+            self
+        }
+    }
 }
 
 impl From<RedisError> for RedisStoreError {
@@ -124,7 +154,9 @@ impl From<RedisError> for RedisStoreError {
 fn problem_of(error: &RedisError) -> Problem {
     match error.kind() {
         ErrorKind::AuthenticationFailed => return Problem::NotLetIn,
-        ErrorKind::ClusterConnectionNotFound => return Problem::Unreachable,
+        ErrorKind::InvalidClientConfig => return Problem::Address,
+        ErrorKind::Io | ErrorKind::ClusterConnectionNotFound => return Problem::Unreachable,
+        ErrorKind::Parse | ErrorKind::UnexpectedReturnType => return Problem::Answer,
         ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown) => {
             return Problem::Replica;
         }
@@ -144,22 +176,14 @@ fn problem_of(error: &RedisError) -> Problem {
         Some("NOREPLICAS" | "MISCONF" | "BUSY") => return Problem::NotReady,
         _ => {}
     }
-    let text = error.to_string();
-    let has = |part: &str| text.contains(part);
-    // An error that has no detail is the system's own: the connection was lost, whatever its words say of TLS.
-    let is_lost = error.is_timeout() || (error.is_connection_dropped() && error.detail().is_none());
-    // A cluster's client has the words alone.
-    if is_lost || has("close_notify") {
-        Problem::Unreachable
-    } else if has("TLS") || has("InvalidContentType") || has("certificate") {
-        Problem::Tls
-    } else if error.is_io_error() {
-        Problem::Unreachable
+    let detail = error.detail().unwrap_or_default();
+    // This answer quotes the key, which may have any of the words below.
+    if detail.starts_with("unknown command") {
+        return Problem::Refused;
+    }
+    let has = |part: &str| detail.contains(part);
     // As a script reports them: Redis until 7.0, Redis from 7.2 and Valkey, and the command's own answer.
-    } else if has("The user executing the script can't")
-        || has("ACL failure in script")
-        || has("NOPERM")
-    {
+    if has("The user executing the script can't") || has("ACL failure in script") || has("NOPERM") {
         Problem::NoPermission
     } else if has("OOM ") {
         Problem::Full
@@ -167,11 +191,6 @@ fn problem_of(error: &RedisError) -> Problem {
         Problem::Replica
     } else if has("MISCONF") || has("NOREPLICAS") || has("max number of clients") {
         Problem::NotReady
-    } else if matches!(
-        error.kind(),
-        ErrorKind::Parse | ErrorKind::UnexpectedReturnType
-    ) {
-        Problem::Answer
     } else {
         Problem::Refused
     }
@@ -208,7 +227,9 @@ impl From<RedisStoreError> for StoreError {
             Problem::Unreachable | Problem::Answer => Self::Unavailable(error.into()),
             Problem::NotLetIn => Self::Unauthenticated(error.into()),
             Problem::NoPermission | Problem::Tls => Self::Denied(error.into()),
-            Problem::Cluster | Problem::Evicts { .. } => Self::Misconfigured(error.into()),
+            Problem::Address | Problem::Cluster | Problem::Evicts { .. } => {
+                Self::Misconfigured(error.into())
+            }
             Problem::Refused => Self::Rejected(error.into()),
         }
     }
@@ -217,8 +238,6 @@ impl From<RedisStoreError> for StoreError {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-
-    use std::io;
 
     use redis::{Value, parse_redis_value};
 
@@ -259,34 +278,32 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_is_lost_under_tls_is_no_disagreement_about_it() {
+    fn an_error_of_tls_is_a_lost_connection_unless_it_keeps_one_from_being_made() {
+        use std::io::ErrorKind::{ConnectionReset, InvalidData, UnexpectedEof};
+
         let closed = "peer closed connection without sending TLS close_notify";
-        let lost = |kind| RedisError::from(io::Error::new(kind, closed));
-        let by_a_cluster = (ErrorKind::Io, "no connection", closed.to_owned());
-        for error in [
-            lost(io::ErrorKind::UnexpectedEof),
-            lost(io::ErrorKind::ConnectionReset),
-            lost(io::ErrorKind::ConnectionAborted),
-            lost(io::ErrorKind::BrokenPipe),
-            lost(io::ErrorKind::TimedOut),
-            RedisError::from(by_a_cluster),
+        let plain = "received corrupt message of type InvalidContentType";
+        let alert = "received fatal alert: HandshakeFailure";
+        for (kind, words, problem) in [
+            (UnexpectedEof, closed, Problem::Unreachable),
+            (ConnectionReset, closed, Problem::Unreachable),
+            (InvalidData, plain, Problem::Tls),
+            (InvalidData, alert, Problem::Tls),
         ] {
-            let error = StoreError::from(RedisStoreError::from(error));
-            assert!(error.may_have_applied(), "{error:?}");
+            let error = || RedisStoreError::from(RedisError::from(io::Error::new(kind, words)));
+            assert_eq!(*error().of_connecting().problem(), problem, "{words}");
+            assert_eq!(*error().problem(), Problem::Unreachable, "{words}");
         }
-        for words in [
-            "received corrupt message of type InvalidContentType",
-            "invalid peer certificate: UnknownIssuer",
-        ] {
-            let refused = io::Error::new(io::ErrorKind::InvalidData, words);
-            for error in [
-                RedisError::from(refused),
-                RedisError::from((ErrorKind::Io, "no connection", words.to_owned())),
-            ] {
-                let error = RedisStoreError::from(error);
-                assert_eq!(*error.problem(), Problem::Tls, "{error}");
-            }
-        }
+        let words = "the words of a cluster's node, with a certificate".to_owned();
+        let error = RedisError::from((ErrorKind::Io, "no answer", words));
+        assert!(StoreError::from(RedisStoreError::from(error)).may_have_applied());
+    }
+
+    #[test]
+    fn a_key_that_an_answer_quotes_says_nothing() {
+        let line = "ERR unknown command 'EVALSHA', with args beginning with: '1f' '1' 'idempotency:{READONLY NOPERM OOM }'";
+        let error = RedisStoreError::from(answered(line));
+        assert_eq!(*error.problem(), Problem::Refused, "{error}");
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! The connection of a store, and another one where it leads to no primary any more.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{Client, Pipeline, RedisError, RedisResult, Value};
+use tokio::time::Instant;
 
 use crate::connection::Connection;
 use crate::error::is_of_replica;
@@ -19,6 +19,9 @@ const GONE: Duration = Duration::from_secs(15);
 /// The time after which the system asks a silent host whether it is there.
 const SILENT: Duration = Duration::from_secs(5);
 
+/// The time for which a `WAIT` may last beyond its own: the server looks ten times a second for those that are over.
+const LATE: Duration = Duration::from_millis(100);
+
 /// Makes another connection, which connects with its first request.
 type Anew<C> = Box<dyn Fn() -> RedisResult<C> + Send + Sync>;
 
@@ -26,7 +29,61 @@ type Anew<C> = Box<dyn Fn() -> RedisResult<C> + Send + Sync>;
 pub(crate) struct Line<C> {
     current: Mutex<Arc<C>>,
     anew: Option<Anew<C>>,
-    answers: AtomicU64,
+    waits: Mutex<Waits>,
+}
+
+/// The `WAIT`s of a connection whose server answers one request after the other: each holds up all that is sent after it, also
+/// where nobody waits for its own answer any more.
+///
+/// An answer ends those before it. Without answers they end when their time is over: until then, a server that is silent is
+/// taken for one that waits, and nothing runs under `FailOpen` either.
+struct Waits {
+    /// When the server began with the first that is not over.
+    since: Instant,
+    /// The time of all that were sent.
+    sent: Duration,
+    /// The time of those that are over.
+    over: Duration,
+}
+
+/// The place of a request among the `WAIT`s of its connection.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn {
+    /// The longest time for which those before it may hold it up.
+    pub(crate) ahead: Duration,
+    /// The time of all `WAIT`s up to its own.
+    sum: Duration,
+}
+
+impl Waits {
+    fn new(now: Instant) -> Self {
+        Self {
+            since: now,
+            sent: Duration::ZERO,
+            over: Duration::ZERO,
+        }
+    }
+
+    /// Adds a request, with the time of its own `WAIT`.
+    fn add(&mut self, wait: Option<Duration>, now: Instant) -> Turn {
+        let end = self.since + self.sent.saturating_sub(self.over);
+        let ahead = end.saturating_duration_since(now);
+        if ahead.is_zero() {
+            (self.since, self.over) = (now, self.sent);
+        }
+        self.sent += wait.map_or(Duration::ZERO, |wait| wait + LATE);
+        let sum = self.sent;
+        Turn { ahead, sum }
+    }
+
+    /// Notes that a request had its answers, and so did all before it.
+    fn note(&mut self, answers: &RedisResult<Vec<Value>>, turn: Turn, now: Instant) {
+        // A lost connection has no `WAIT`s any more; after a response timeout of the connection's own, they go on.
+        if !answers.as_ref().is_err_and(RedisError::is_timeout) {
+            self.since = now;
+            self.over = self.over.max(turn.sum);
+        }
+    }
 }
 
 impl Line<ConnectionManager> {
@@ -57,13 +114,12 @@ impl<C> Line<C> {
         Self {
             current: Mutex::new(Arc::new(connection)),
             anew: None,
-            answers: AtomicU64::new(0),
+            waits: Mutex::new(Waits::new(Instant::now())),
         }
     }
 
-    /// Counts the requests so far that had an answer.
-    pub(crate) fn answers(&self) -> u64 {
-        self.answers.load(Ordering::Relaxed)
+    fn waits(&self) -> MutexGuard<'_, Waits> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn current(&self) -> Arc<C> {
@@ -82,13 +138,26 @@ impl<C> Line<C> {
 }
 
 impl<C: Connection> Line<C> {
+    /// Takes the turn of a request, with the time of its own `WAIT`.
+    pub(crate) fn turn(&self, wait: Option<Duration>) -> Turn {
+        let mut turn = self.waits().add(wait, Instant::now());
+        if !C::IN_ORDER {
+            // An answer of one node says nothing of the `WAIT`s at another.
+            turn.ahead = Duration::MAX;
+        }
+        turn
+    }
+
     /// Sends the commands, and returns the answer of each.
-    pub(crate) async fn send(&self, key: &[u8], commands: Pipeline) -> RedisResult<Vec<Value>> {
+    pub(crate) async fn send(
+        &self,
+        key: &[u8],
+        commands: Pipeline,
+        turn: Turn,
+    ) -> RedisResult<Vec<Value>> {
         let used = self.current();
         let answers = used.send(key, commands).await;
-        if answers.is_ok() {
-            self.answers.fetch_add(1, Ordering::Relaxed);
-        }
+        self.waits().note(&answers, turn, Instant::now());
         let is_over = match &answers {
             // The manager connects again by itself where it has lost its connection. It keeps one for ever that the server refused, while it
             // loaded its data or had no room for another one.
@@ -101,5 +170,49 @@ impl<C: Connection> Line<C> {
             self.replace(&used);
         }
         answers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, ErrorKind};
+
+    use super::*;
+
+    #[test]
+    fn each_wait_holds_up_what_is_sent_after_it_until_that_has_an_answer() {
+        const SECOND: Option<Duration> = Some(Duration::from_secs(1));
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let ahead = |waits: &mut Waits, now| waits.add(None, at(now)).ahead.as_millis();
+        let mut waits = Waits::new(start);
+        let first = waits.add(SECOND, start);
+        assert_eq!(first.ahead, Duration::ZERO);
+        assert_eq!(waits.add(SECOND, start).ahead.as_millis(), 1_100);
+        let last = waits.add(None, at(100));
+        assert_eq!(last.ahead.as_millis(), 2_100);
+        waits.note(&Ok(Vec::new()), first, at(200));
+        assert_eq!(ahead(&mut waits, 200), 1_100);
+        // Nobody waits for the second's own answer.
+        waits.note(&Ok(Vec::new()), last, at(300));
+        assert_eq!(ahead(&mut waits, 300), 0);
+        waits.add(SECOND, at(400));
+        assert_eq!(ahead(&mut waits, 500), 1_000);
+        assert_eq!(ahead(&mut waits, 1_500), 0);
+    }
+
+    #[test]
+    fn a_wait_goes_on_after_a_response_timeout_and_ends_with_its_connection() {
+        let start = Instant::now();
+        let mut waits = Waits::new(start);
+        let turn = waits.add(Some(Duration::ZERO), start);
+        for (kind, ahead) in [
+            (ErrorKind::TimedOut, LATE),
+            (ErrorKind::BrokenPipe, Duration::ZERO),
+        ] {
+            let failed = Err(RedisError::from(io::Error::from(kind)));
+            waits.note(&failed, turn, start);
+            assert_eq!(waits.add(None, start).ahead, ahead, "{kind}");
+        }
     }
 }

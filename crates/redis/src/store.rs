@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -15,7 +15,7 @@ use redis::{
     Client, ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, Script, ServerErrorKind,
     Value,
 };
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::connection::Connection;
 use crate::error::{Problem, RedisStoreError};
@@ -23,20 +23,29 @@ use crate::line::Line;
 use crate::record::{Fields, decode};
 use crate::script::{Instructions, end_of};
 
-const WRITE: &str = include_str!("write.lua");
+static WRITE: LazyLock<(Script, &str)> = LazyLock::new(|| hashed(include_str!("write.lua")));
 
-/// A read of a key's value that no replica answers: scripts go to the primary.
-const FETCH: &str = "return redis.call('GET', KEYS[1])";
+/// Reads a key's value. A cluster's client asks the primary for it, as for all scripts.
+static FETCH: LazyLock<(Script, &str)> =
+    LazyLock::new(|| hashed("return redis.call('GET', KEYS[1])"));
 
 /// Keeps a value until a time.
-const KEEP: &str = "return redis.call('SET', KEYS[1], ARGV[1], 'PXAT', ARGV[2])";
+static KEEP: LazyLock<(Script, &str)> =
+    LazyLock::new(|| hashed("return redis.call('SET', KEYS[1], ARGV[1], 'PXAT', ARGV[2])"));
+
+/// Gives a script's hash, by which a server that has met it knows it, and its text.
+fn hashed(text: &'static str) -> (Script, &'static str) {
+    (Script::new(text), text)
+}
+
+/// The longest time for which [`RedisStore::verify`] waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The largest outcome that is kept. The server takes [512 MB](https://redis.io/docs/latest/develop/data-types/strings/) in one value.
 const LARGEST: usize = 256 * 1_024 * 1_024;
 
 /// The reason why nobody can tell of a write's replicas.
-const BEHIND: &str =
-    "the writes before it have waited for their replicas for all the time that it had";
+const BEHIND: &str = "no answer came in time: writes before it may have waited for their replicas, or the server is silent";
 
 /// The place that a write must have reached before it counts as applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,8 +58,8 @@ pub enum Durability {
     /// leaves it open whether it applied: a claim is released then, and nothing runs. It makes a lost write less likely, and Redis not
     /// [strongly consistent](https://redis.io/docs/latest/commands/wait/): a replica that lacks the write may still be promoted.
     ///
-    /// `WAIT` blocks its connection: other requests over it wait meanwhile. A write that gets no answer since others wait counts as one that the
-    /// replicas don't acknowledge.
+    /// `WAIT` blocks its connection: other requests over it wait meanwhile. A write that gets no answer while others may wait, or on a
+    /// cluster, counts as one that the replicas don't acknowledge. With 0 replicas it is [`Primary`](Self::Primary).
     Replicas(u32, Duration),
 }
 
@@ -67,13 +76,11 @@ pub struct Verified {
 /// Keeps records in Redis or Valkey.
 ///
 /// A clone shares the connection.
+#[derive(Clone)]
 pub struct RedisStore<C = ConnectionManager> {
     line: Arc<Line<C>>,
     prefix: Arc<str>,
     durability: Durability,
-    write: Arc<Script>,
-    keep: Arc<Script>,
-    fetch: Arc<Script>,
 }
 
 impl RedisStore {
@@ -89,16 +96,19 @@ impl RedisStore {
             // Another thread may be first, with the same.
             let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         }
-        Ok(Self::over(Line::to(Client::open(address)?).await?))
+        let line = Line::to(Client::open(address)?).await;
+        let line = line.map_err(|error| RedisStoreError::from(error).of_connecting())?;
+        Ok(Self::over(line))
     }
 }
 
 impl<C: Connection> RedisStore<C> {
     /// Makes a store over a connection: a [`ConnectionManager`], a [`MultiplexedConnection`](redis::aio::MultiplexedConnection), also one that
-    /// Sentinel led to, or a `ClusterConnection` (feature `cluster`).
+    /// Sentinel led to, or a `ClusterConnection` (feature `cluster`). Where its server has become a replica, or refuses it,
+    /// [`connect`](RedisStore::connect) makes another connection, and this store doesn't.
     ///
     /// Give a connection no response timeout of its own that is shorter than the engine's
-    /// [`store_timeout`](lambda_idempotency::Settings::store_timeout).
+    /// [`store_timeout`](lambda_idempotency::Settings::store_timeout): the default of the first two is 500 ms.
     pub fn new(connection: C) -> Self {
         Self::over(Line::over(connection))
     }
@@ -108,9 +118,6 @@ impl<C: Connection> RedisStore<C> {
             line: Arc::new(line),
             prefix: "idempotency".into(),
             durability: Durability::Primary,
-            write: Arc::new(Script::new(WRITE)),
-            keep: Arc::new(Script::new(KEEP)),
-            fetch: Arc::new(Script::new(FETCH)),
         }
     }
 
@@ -133,13 +140,15 @@ impl<C: Connection> RedisStore<C> {
     /// # Errors
     ///
     /// It doesn't: it deletes records when its memory is full ([`Problem::Evicts`]), or is a replica ([`Problem::Replica`]); or it gives no
-    /// answer.
+    /// answer within five seconds.
     pub async fn verify(&self) -> Result<Verified, RedisStoreError> {
         let mut asked = Pipeline::new();
         asked.cmd("INFO").arg("replication");
         asked.cmd("CONFIG").arg("GET").arg("maxmemory-policy");
         let key = self.key_of("verify");
-        let mut answers = self.line.send(key.as_bytes(), asked).await?.into_iter();
+        let sent = self.line.send(key.as_bytes(), asked, self.line.turn(None));
+        let sent = timeout(PATIENCE, sent).await;
+        let mut answers = sent.map_err(|_| Problem::Unreachable)??.into_iter();
         let info = String::from_redis_value(answered(answers.next())?).map_err(RedisError::from)?;
         let line = |name: &str| {
             let mut lines = info.lines();
@@ -184,74 +193,92 @@ impl<C: Connection> RedisStore<C> {
     /// and whether enough replicas have what it left.
     async fn run(
         &self,
-        (script, source): (&Arc<Script>, &'static str),
-        key: String,
-        arguments: Vec<Vec<u8>>,
+        (script, text): &(Script, &str),
+        key: &str,
+        arguments: &[Vec<u8>],
         is_write: bool,
         deadline: Instant,
     ) -> Result<(Value, Result<(), RedisStoreError>), StoreError> {
         if Instant::now() >= deadline {
             return Err(StoreError::NotSent);
         }
-        let (wanted, patience) = if is_write {
+        let replicas = if is_write {
             self.replicas()
         } else {
             (0, Duration::ZERO)
         };
-        let (line, script) = (Arc::clone(&self.line), Arc::clone(script));
-        let before = line.answers();
-        let mut sent = Box::pin(async move {
-            let commands = |command: &str, script: &str| {
-                let mut commands = Pipeline::new();
-                commands
-                    .cmd(command)
-                    .arg(script)
-                    .arg(1)
-                    .arg(&key)
-                    .arg(&arguments);
-                if wanted > 0 {
-                    // The answer must arrive in time: without one, the server counts as not reached.
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    let patience = patience.min(left / 2).as_millis();
-                    let patience = u64::try_from(patience).unwrap_or(u64::MAX);
-                    // 0 would wait for ever.
-                    commands.cmd("WAIT").arg(wanted).arg(patience.max(1));
-                }
-                commands
-            };
+        let commands = |command: &str, script: &str| {
+            let mut commands = Pipeline::new();
+            commands
+                .cmd(command)
+                .arg(script)
+                .arg(1)
+                .arg(key)
+                .arg(arguments);
+            commands
+        };
+        let asked = async {
             let by_hash = commands("EVALSHA", script.get_hash());
-            let mut answers = line.send(key.as_bytes(), by_hash).await?;
+            let mut answers = self.ask(key, by_hash, replicas, deadline).await?;
             let is_unknown = matches!(answers.first(), Some(Value::ServerError(error)) if error.kind() == Some(ServerErrorKind::NoScript));
-            if is_unknown && Instant::now() < deadline {
+            if is_unknown {
+                if Instant::now() >= deadline {
+                    return Err(StoreError::NotSent);
+                }
                 // A server that was started meanwhile, or a node that has not met the script.
-                let whole = commands("EVAL", source);
-                answers = line.send(key.as_bytes(), whole).await?;
+                let whole = commands("EVAL", text);
+                answers = self.ask(key, whole, replicas, deadline).await?;
             }
             let mut answers = answers.into_iter();
-            let answer = answered(answers.next())?;
-            if wanted == 0 {
-                return Ok((answer, Ok(())));
+            Ok((answered(answers.next())?, answers.next()))
+        };
+        let (answer, heard) = asked.await.map_err(|error: StoreError| {
+            // A cluster's client sends a request again by itself, so that it may have applied before it was refused.
+            if C::IN_ORDER || !is_write || error.may_have_applied() {
+                error
+            } else {
+                error.uncertain()
             }
-            // The script has been carried out, whatever the server says to this.
-            let replicated = match acknowledged(answers.next()) {
-                Err(error) => Err(RedisStoreError::not_replicated(wanted, error)),
-                Ok(acknowledged) if acknowledged < i64::from(wanted) => {
-                    Err(Problem::NotReplicated {
-                        acknowledged,
-                        wanted,
-                    }
-                    .into())
-                }
-                Ok(_) => Ok(()),
-            };
-            Ok::<_, RedisStoreError>((answer, replicated))
-        });
-        match timeout_at(deadline, &mut sent).await {
-            Ok(answer) => answer.map_err(StoreError::from),
-            // The server has answered others since: a `WAIT` holds up the requests behind it.
-            Err(_) if wanted > 0 && self.line.answers() != before => {
-                // Its answer is counted also where nobody waits for it any more.
-                tokio::spawn(sent);
+        })?;
+        let (wanted, _) = replicas;
+        if wanted == 0 {
+            return Ok((answer, Ok(())));
+        }
+        // The script has been carried out, whatever the server says to this.
+        let replicated = match acknowledged(heard) {
+            Err(error) => Err(RedisStoreError::not_replicated(wanted, error)),
+            Ok(acknowledged) if acknowledged < i64::from(wanted) => Err(Problem::NotReplicated {
+                acknowledged,
+                wanted,
+            }
+            .into()),
+            Ok(_) => Ok(()),
+        };
+        Ok((answer, replicated))
+    }
+
+    /// Sends a script, and the `WAIT` for its replicas where any are wanted. Returns the answer of each.
+    async fn ask(
+        &self,
+        key: &str,
+        mut commands: Pipeline,
+        (wanted, patience): (u32, Duration),
+        deadline: Instant,
+    ) -> Result<Vec<Value>, StoreError> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        // The answer must arrive in time: without one, the server counts as not reached.
+        let wait = (wanted > 0).then(|| patience.min(left / 2));
+        if let Some(wait) = wait {
+            let wait = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+            // 0 would wait for ever.
+            commands.cmd("WAIT").arg(wanted).arg(wait.max(1));
+        }
+        let turn = self.line.turn(wait);
+        let sent = self.line.send(key.as_bytes(), commands, turn);
+        match timeout_at(deadline, sent).await {
+            Ok(answers) => answers.map_err(|error| RedisStoreError::from(error).into()),
+            // Half of its time is for its own `WAIT`, and a quarter for the answer.
+            Err(_) if wanted > 0 && turn.ahead > left / 4 => {
                 let source = RedisError::from((ErrorKind::Client, BEHIND));
                 Err(RedisStoreError::not_replicated(wanted, source).into())
             }
@@ -273,13 +300,7 @@ impl<C: Connection> RedisStore<C> {
             _ => instructions,
         };
         let (answer, replicated) = self
-            .run(
-                (&self.write, WRITE),
-                key.clone(),
-                instructions.0,
-                write.is_some(),
-                deadline,
-            )
+            .run(&WRITE, &key, &instructions.0, write.is_some(), deadline)
             .await?;
         let unknown = || StoreError::from(RedisStoreError::from(Problem::Answer));
         let Value::Array(parts) = answer else {
@@ -366,9 +387,7 @@ impl<C: Connection> Store for RedisStore<C> {
         let key = self.outcome_key(&outcome.id, outcome.owner.as_str());
         let end = end_of(outcome.expiration, None).to_string().into_bytes();
         let arguments = vec![outcome.content.clone(), end];
-        let (_, replicated) = self
-            .run((&self.keep, KEEP), key, arguments, true, deadline)
-            .await?;
+        let (_, replicated) = self.run(&KEEP, &key, &arguments, true, deadline).await?;
         replicated?;
         Ok(Place::Entry(outcome.owner.clone()))
     }
@@ -383,9 +402,7 @@ impl<C: Connection> Store for RedisStore<C> {
             return Ok(None);
         };
         let key = self.outcome_key(id, owner.as_str());
-        let (answer, _) = self
-            .run((&self.fetch, FETCH), key, Vec::new(), false, deadline)
-            .await?;
+        let (answer, _) = self.run(&FETCH, &key, &[], false, deadline).await?;
         Ok(match answer {
             Value::BulkString(content) => Some(content),
             _ => None,
@@ -433,18 +450,5 @@ impl<C> fmt::Debug for RedisStore<C> {
             .field("prefix", &self.prefix)
             .field("durability", &self.durability)
             .finish_non_exhaustive()
-    }
-}
-
-impl<C> Clone for RedisStore<C> {
-    fn clone(&self) -> Self {
-        Self {
-            line: Arc::clone(&self.line),
-            prefix: Arc::clone(&self.prefix),
-            durability: self.durability,
-            write: Arc::clone(&self.write),
-            keep: Arc::clone(&self.keep),
-            fetch: Arc::clone(&self.fetch),
-        }
     }
 }

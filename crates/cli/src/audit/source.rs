@@ -6,6 +6,7 @@ use lambda_idempotency::protocol::record::Found;
 use lambda_idempotency_audit::{AuditError, Completed};
 
 use super::{Args, export};
+use crate::connect::Place;
 use crate::context::{Context, now};
 use crate::failure::Failure;
 use crate::records::pages;
@@ -22,6 +23,9 @@ pub(super) async fn open<'a>(
         return Ok((export::pages(place, context).await?.boxed_local(), now()));
     }
     let records = context.records().await?;
+    if let Place::Redis(redis) = &records.place {
+        redis.note_one_of_several().await;
+    }
     let at = records.now(context).await?;
     let pages = pages(records, context).map(|page| page.map(completed).map_err(not_read));
     Ok((pages.boxed_local(), at))

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::filled;
 use crate::ask::agree;
-use crate::connect::Records;
+use crate::connect::{Place, Records};
 use crate::context::{Context, now};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -320,6 +320,13 @@ async fn filtered(
 ) -> Result<Vec<RecordId>, Failure> {
     let namespace = context.global().namespace.as_deref();
     let namespace = needed(namespace, "the id of each record that the filter takes")?;
+    if let Place::Redis(redis) = &records.place
+        && redis.is_one_of_several().await?
+    {
+        return Err(Failure::usage(
+            "the server is one node of a cluster, and the records of the others would be missed: on each node, `rerun --from` takes what `list --json` finds",
+        ));
+    }
     let cost = cost(records, context).await?;
     note(&cost);
     agree(context, "Go on?")?;

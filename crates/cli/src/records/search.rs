@@ -61,12 +61,15 @@ pub(crate) async fn cost(records: &Records, context: &Context) -> Result<Cost, F
             records: store.estimated_records(context.deadline()).await?,
             read_units: None,
         }),
-        Place::Redis(redis) => Ok(Cost {
-            of: "the server's keys".to_owned(),
-            which: redis.place().to_owned(),
-            records: redis.keys().await?,
-            read_units: None,
-        }),
+        Place::Redis(redis) => {
+            redis.note_one_of_several().await;
+            Ok(Cost {
+                of: "the server's keys".to_owned(),
+                which: redis.place().to_owned(),
+                records: redis.keys().await?,
+                read_units: None,
+            })
+        }
         Place::DynamoDb(table) => {
             let name = &table.name;
             let answer = table.client.describe_table().table_name(name).send().await;

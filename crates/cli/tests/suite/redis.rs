@@ -5,6 +5,8 @@ use std::time::{Duration, SystemTime};
 use lambda_idempotency::testing::{Crash, ManualClock};
 use lambda_idempotency::{Claim, Error, Idempotency, Key, OnCrash, Step, StepError};
 use lambda_idempotency_redis::RedisStore;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::audit::COUNTS_ONE;
 use crate::redis_server::Server;
@@ -223,6 +225,44 @@ async fn keys_that_no_record_can_have_are_skipped_and_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_node_is_not_taken_for_its_cluster() {
+    let server = Server::node().await;
+    // Others may have the slots.
+    server.until(&["CLUSTER", "INFO"], "cluster_size:0").await;
+    let (list, audit) = (
+        "list --yes",
+        "audit --effect-key hash --effects-command true",
+    );
+    let rerun = "rerun --keys new --operation charge --namespace payments --reason r --completed-since 2020-01-01T00:00:00Z \
+                 --completed-before 2100-01-01T00:00:00Z";
+    let acl = "ACL SETUSER operator on >pass allkeys +@all -info";
+    let acl: Vec<_> = acl.split(' ').collect();
+    server.ask::<String>(&acl).await;
+    let (all, of_operator) = (
+        server.address(),
+        format!("redis://operator:pass@127.0.0.1:{}", server.port),
+    );
+    for (address, words, code, said) in [
+        (&all, list, 0, "is one node of a cluster"),
+        // There is no record.
+        (&all, audit, 1, "is one node of a cluster"),
+        (&all, rerun, 2, "is one node of a cluster"),
+        (&of_operator, list, 0, "may be one node of a cluster"),
+        (&of_operator, rerun, 3, "which a user with `+info`"),
+    ] {
+        let words = words.split_whitespace().chain(["--store", address]);
+        let words: Vec<_> = words.collect();
+        run(&words).await.refused(code, said);
+    }
+    server
+        .ask::<String>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"])
+        .await;
+    server.until(&["CLUSTER", "INFO"], "cluster_size:1").await;
+    let listed = on(&server, &["list", "--yes"]).await.ended_with(0);
+    assert!(!listed.err.contains("cluster"), "{listed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_not_there_or_refuses_is_named_without_its_password() {
     let server = Server::start(&[]).await;
     server.set("requirepass", "right").await;
@@ -240,4 +280,37 @@ async fn a_server_that_is_not_there_or_refuses_is_named_without_its_password() {
         assert!(!format!("{said:?}").contains("wrong@"), "{said:?}");
         said.refused(3, words);
     }
+}
+
+/// The address of a proxy that lets each `SCAN` wait for a second.
+async fn slow(server: &Server) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, port) = (listener.local_addr().unwrap(), server.port);
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let server = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+            let (mut asked, mut told) = client.into_split();
+            let (mut answers, mut server) = server.into_split();
+            tokio::spawn(async move { tokio::io::copy(&mut answers, &mut told).await });
+            tokio::spawn(async move {
+                let mut bytes = [0; 4_096];
+                while let Ok(read @ 1..) = asked.read(&mut bytes).await {
+                    if bytes[..read].windows(4).any(|word| word == b"SCAN") {
+                        tokio::time::sleep(Duration::from_secs(1)).await;
+                    }
+                    server.write_all(&bytes[..read]).await.unwrap();
+                }
+            });
+        }
+    });
+    format!("redis://{address}")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_answer_is_waited_for() {
+    let server = Server::start(&[]).await;
+    deliver(&server, "A").await.unwrap();
+    let address = slow(&server).await;
+    let listed = run(&["list", "--yes", "--store", &address]).await;
+    assert!(listed.ended_with(1).out.contains("payments#charge#"));
 }

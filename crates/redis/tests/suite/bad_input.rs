@@ -6,7 +6,9 @@ use lambda_idempotency::protocol::record::{
     Completion, NewClaim, Owner, RecordWrite, StoredOutcome,
 };
 use lambda_idempotency::store::Store;
-use lambda_idempotency::{EpochMillis, EpochSeconds, Error, Idempotency, Key, StoreError};
+use lambda_idempotency::{
+    EpochMillis, EpochSeconds, Error, Idempotency, Key, RecordId, StoreError,
+};
 use lambda_idempotency_redis::{Connection, Problem, RedisStore};
 use tokio::time::Instant;
 
@@ -27,6 +29,21 @@ async fn run(once: &Idempotency) -> Result<bool, Error<std::io::Error>> {
     Ok(done.is_replayed())
 }
 
+/// Makes the id of a record, its first claim and its completion.
+fn claim_and_completion(store: &RedisStore) -> (RecordId, RecordWrite, RecordWrite) {
+    let id = engine(store.clone())
+        .record_id(&Key::new("mail", "1"))
+        .unwrap();
+    let (owner, outcome) = (
+        Owner::from_stored("me"),
+        StoredOutcome::Inline("1".to_owned()),
+    );
+    let (now, later) = (EpochMillis(1), EpochSeconds(4_102_444_800));
+    let claim = NewClaim::new(id.clone(), owner.clone(), now, EpochMillis(9), later);
+    let completion = Completion::new(id.clone(), owner, outcome, now, later);
+    (id, claim.into(), completion.into())
+}
+
 fn assert_throttled(refused: &Error<std::io::Error>, says: &str) {
     assert!(
         matches!(refused, Error::Store(StoreError::Throttled(_))),
@@ -36,7 +53,7 @@ fn assert_throttled(refused: &Error<std::io::Error>, says: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_server_a_wrong_password_and_tls_are_named() {
+async fn no_server_a_wrong_password_tls_and_what_is_no_address_are_named() {
     let nobody = format!("redis://127.0.0.1:{}", free_port());
     let error = RedisStore::connect(&nobody).await.unwrap_err();
     assert_eq!(*error.problem(), Problem::Unreachable, "{error}");
@@ -66,7 +83,15 @@ async fn no_server_a_wrong_password_and_tls_are_named() {
     // The server waits for more of what it takes for a command.
     assert_eq!(*error.problem(), Problem::Unreachable, "{error}");
     assert!(error.to_string().contains("agree about TLS"), "{error}");
-    assert!(RedisStore::connect("http://127.0.0.1").await.is_err());
+    for address in [
+        "http://127.0.0.1",
+        "localhost:6379",
+        "redis://",
+        "redis://127.0.0.1/first",
+    ] {
+        let error = RedisStore::connect(address).await.unwrap_err();
+        assert_eq!(*error.problem(), Problem::Address, "{error}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -138,15 +163,8 @@ async fn without(command: &str, server: &Server) -> RedisStore {
 async fn a_permission_that_a_script_lacks_is_named_and_leaves_no_record_without_an_end() {
     let server = Server::start(&[]).await;
     let store = server.store().await;
-    let id = engine(store.clone())
-        .record_id(&Key::new("mail", "1"))
-        .unwrap();
-    let (soon, owner) = (Instant::now() + MINUTE, Owner::from_stored("me"));
-    let (now, later) = (EpochMillis(1), EpochSeconds(4_102_444_800));
-    let claim = NewClaim::new(id.clone(), owner.clone(), now, EpochMillis(9), later);
-    let claim = RecordWrite::from(claim);
-    let outcome = StoredOutcome::Inline("1".to_owned());
-    let completion = RecordWrite::from(Completion::new(id.clone(), owner, outcome, now, later));
+    let (id, claim, completion) = claim_and_completion(&store);
+    let soon = Instant::now() + MINUTE;
     let refused = async |command: &str, write: &RecordWrite| {
         let store = without(command, &server).await;
         let error = store.write(write, soon).await.unwrap_err();
@@ -228,31 +246,19 @@ async fn a_full_memory_refuses_claims_and_keeps_what_is_there() {
 async fn a_memory_that_fills_before_the_completion_leaves_the_claim_as_it_was() {
     let server = Server::start(&[]).await;
     let store = server.store().await;
-    let id = engine(store.clone())
-        .record_id(&Key::new("mail", "1"))
-        .unwrap();
-    let (soon, owner) = (Instant::now() + MINUTE, Owner::from_stored("me"));
-    let (now, later) = (EpochMillis(1), EpochSeconds(4_102_444_800));
-    let claim = NewClaim::new(id.clone(), owner.clone(), now, EpochMillis(9), later);
-    assert!(store.write(&claim.into(), soon).await.unwrap().is_applied());
+    let (id, claim, completion) = claim_and_completion(&store);
+    let soon = Instant::now() + MINUTE;
+    assert!(store.write(&claim, soon).await.unwrap().is_applied());
     let claimed = store.load(&id, soon).await.unwrap();
     server.set("maxmemory", "1").await;
-    let outcome = StoredOutcome::Inline("1".to_owned());
-    let completion = Completion::new(id.clone(), owner, outcome, now, later);
-    let refused = store.write(&completion.clone().into(), soon).await;
+    let refused = store.write(&completion, soon).await;
     assert!(
         matches!(refused, Err(StoreError::Throttled(_))),
         "{refused:?}"
     );
     assert_eq!(store.load(&id, soon).await.unwrap(), claimed);
     server.set("maxmemory", "0").await;
-    assert!(
-        store
-            .write(&completion.into(), soon)
-            .await
-            .unwrap()
-            .is_applied()
-    );
+    assert!(store.write(&completion, soon).await.unwrap().is_applied());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -396,6 +402,8 @@ async fn a_server_that_hangs_is_left_at_the_deadline() {
     assert!(matches!(late, Err(StoreError::Timeout)), "{late:?}");
     let passed = store.load(&id, Instant::now()).await;
     assert!(matches!(passed, Err(StoreError::NotSent)), "{passed:?}");
+    let error = store.verify().await.unwrap_err();
+    assert_eq!(*error.problem(), Problem::Unreachable, "{error}");
     server.signal("-CONT");
     assert!(run(&once).await.unwrap());
 }

@@ -1,12 +1,16 @@
 //! A cluster of three servers, as `redis-cli --cluster create` makes one.
 
+use std::time::Duration;
+
 use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
 
-use lambda_idempotency::protocol::record::{NewClaim, Owner};
+use lambda_idempotency::protocol::record::{NewClaim, Owner, RecordWrite};
 use lambda_idempotency::store::Store;
-use lambda_idempotency::{EpochMillis, EpochSeconds, Idempotency, Key, StoreError};
-use lambda_idempotency_redis::RedisStore;
+use lambda_idempotency::{
+    EpochMillis, EpochSeconds, Error, Idempotency, Key, OnStoreUnavailable, StoreError,
+};
+use lambda_idempotency_redis::{Durability, RedisStore};
 use tokio::time::Instant;
 
 use crate::server::{MINUTE, Server};
@@ -19,10 +23,7 @@ impl Cluster {
     pub(crate) async fn start() -> Self {
         let mut servers = Vec::new();
         for _ in 0..3 {
-            let port = crate::server::free_port();
-            let nodes = format!("nodes-{port}.conf");
-            let options = ["--cluster-enabled", "yes", "--cluster-config-file", &nodes];
-            servers.push(Server::start_at(port, &options).await);
+            servers.push(Server::node().await);
         }
         let bounds = [(0, 5_460), (5_461, 10_922), (10_923, 16_383)];
         for (server, (first, last)) in servers.iter().zip(bounds) {
@@ -51,6 +52,26 @@ impl Cluster {
         Self { servers }
     }
 
+    /// Starts one in which each server has a replica.
+    pub(crate) async fn with_replicas() -> Self {
+        let mut cluster = Self::start().await;
+        for number in 0..3 {
+            let (primary, replica) = (&cluster.servers[number], Server::node().await);
+            let id = primary.ask::<String>(&["CLUSTER", "MYID"]).await;
+            let port = primary.port.to_string();
+            replica
+                .ask::<String>(&["CLUSTER", "MEET", "127.0.0.1", &port])
+                .await;
+            replica.until(&["CLUSTER", "NODES"], &id).await;
+            replica.ask::<String>(&["CLUSTER", "REPLICATE", &id]).await;
+            replica
+                .until(&["INFO", "replication"], "master_link_status:up")
+                .await;
+            cluster.servers.push(replica);
+        }
+        cluster
+    }
+
     pub(crate) async fn connection(&self) -> ClusterConnection {
         let addresses = self.servers.iter().map(Server::address);
         let client = ClusterClient::new(addresses).unwrap();
@@ -59,15 +80,6 @@ impl Cluster {
 
     pub(crate) async fn store(&self) -> RedisStore<ClusterConnection> {
         RedisStore::new(self.connection().await)
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        for server in &self.servers {
-            let nodes = format!("nodes-{}.conf", server.port);
-            let _ = std::fs::remove_file(std::env::temp_dir().join(nodes));
-        }
     }
 }
 
@@ -135,7 +147,7 @@ async fn a_record_is_found_when_its_slot_moves_to_another_node() {
 
 /// The client repeats requests by itself: what a node refuses in the end may have applied before.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_that_is_down_may_have_applied_a_write() {
+async fn a_cluster_that_is_full_or_down_may_have_applied_a_write() {
     let mut cluster = Cluster::start().await;
     let addresses = cluster.servers.iter().map(Server::address);
     let client = ClusterClient::builder(addresses).retries(1).build();
@@ -156,6 +168,15 @@ async fn a_cluster_that_is_down_may_have_applied_a_write() {
             break;
         }
     }
+    let (now, later) = (EpochMillis(1), EpochSeconds(4_102_444_800));
+    let owner = Owner::from_stored("me");
+    let claim = NewClaim::new(of_last.unwrap(), owner, now, EpochMillis(9), later);
+    let claim = RecordWrite::from(claim);
+    cluster.servers[2].set("maxmemory", "1").await;
+    let full = store.write(&claim, Instant::now() + MINUTE).await;
+    let full = full.unwrap_err();
+    assert!(matches!(full, StoreError::Throttled(_)), "{full:?}");
+    assert!(full.may_have_applied(), "{full:?}");
     for server in &cluster.servers {
         server.set("cluster-node-timeout", "500").await;
     }
@@ -163,12 +184,28 @@ async fn a_cluster_that_is_down_may_have_applied_a_write() {
     cluster.servers[1].kill();
     let left = &cluster.servers[2];
     left.until(&["CLUSTER", "INFO"], "cluster_state:fail").await;
-    let (now, later) = (EpochMillis(1), EpochSeconds(4_102_444_800));
-    let owner = Owner::from_stored("me");
-    let claim = NewClaim::new(of_last.unwrap(), owner, now, EpochMillis(9), later);
-    let refused = store.write(&claim.into(), Instant::now() + MINUTE).await;
+    let refused = store.write(&claim, Instant::now() + MINUTE).await;
     assert!(
         matches!(refused, Err(StoreError::Unavailable(_))),
         "{refused:?}"
     );
+}
+
+/// Another `WAIT` may hold up its node, of which the others' answers say nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_must_be_on_replicas_does_not_run_where_its_node_is_silent() {
+    let cluster = Cluster::start().await;
+    let durability = Durability::Replicas(1, MINUTE);
+    let builder = Idempotency::builder(cluster.store().await.durability(durability));
+    let once = builder
+        .namespace("silent")
+        .on_store_unavailable(OnStoreUnavailable::FailOpen)
+        .settings(|settings| settings.store_timeout = Duration::from_secs(2));
+    let once = once.build().unwrap();
+    for server in &cluster.servers {
+        server.signal("-STOP");
+    }
+    let handler = async |_| Ok::<_, std::io::Error>(());
+    let done = once.run(Key::new("mail", "1"), None, handler).await;
+    assert!(matches!(done, Err(Error::Store(_))), "{done:?}");
 }

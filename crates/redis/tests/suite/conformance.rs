@@ -6,7 +6,7 @@ use lambda_idempotency::testing::conformance;
 use lambda_idempotency_redis::{Durability, RedisStore};
 
 use crate::cluster::Cluster;
-use crate::server::{MINUTE, Server};
+use crate::server::Server;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_server_keeps_the_contract() {
@@ -18,13 +18,11 @@ async fn one_server_keeps_the_contract() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_of_three_keeps_the_contract() {
-    let cluster = Cluster::start().await;
+    let cluster = Cluster::with_replicas().await;
     conformance(&cluster.store().await).await.unwrap();
-    let replicated = cluster
-        .store()
-        .await
-        .durability(Durability::Replicas(0, MINUTE));
-    conformance(&replicated).await.unwrap();
+    let durability = Durability::Replicas(1, Duration::from_secs(20));
+    let store = cluster.store().await.durability(durability);
+    conformance(&store).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -223,6 +223,16 @@ async fn a_claim_that_a_full_memory_keeps_from_the_replicas_may_have_applied() {
     assert!(error.to_string().contains("0 replicas"), "{error}");
 }
 
+/// An engine whose runs may go on without a claim, where the store gives no answer for this time.
+fn fail_open(store: &RedisStore, patience: Duration) -> Idempotency {
+    let builder = Idempotency::builder(store.clone()).namespace("failover");
+    builder
+        .on_store_unavailable(OnStoreUnavailable::FailOpen)
+        .settings(|settings| settings.store_timeout = patience)
+        .build()
+        .unwrap()
+}
+
 /// The store has answered, so that a run which may go on without it does not.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_replica_a_finished_key_is_replayed_and_another_does_not_run() {
@@ -230,13 +240,8 @@ async fn without_a_replica_a_finished_key_is_replayed_and_another_does_not_run()
     let effects = AtomicUsize::new(0);
     let run = async |token: &str, patience: Duration| {
         let durability = Durability::Replicas(1, patience);
-        let builder = Idempotency::builder(primary.store().await.durability(durability));
-        let once = builder
-            .namespace("failover")
-            .on_store_unavailable(OnStoreUnavailable::FailOpen)
-            .settings(|settings| settings.store_timeout = MINUTE);
-        let run = once.build().unwrap();
-        let run = run.run(Key::new("mail", token), None, async |_| {
+        let once = fail_open(&primary.store().await.durability(durability), MINUTE);
+        let run = once.run(Key::new("mail", token), None, async |_| {
             effects.fetch_add(1, Ordering::Relaxed);
             Ok::<_, std::io::Error>(())
         });
@@ -257,12 +262,8 @@ async fn without_a_replica_a_finished_key_is_replayed_and_another_does_not_run()
 async fn at_once(primary: &Server, round: usize) -> (usize, usize) {
     let store = primary.store().await;
     let store = store.durability(Durability::Replicas(1, MINUTE));
-    let once = Idempotency::builder(store)
-        .namespace("failover")
-        .on_store_unavailable(OnStoreUnavailable::FailOpen)
-        // Each `WAIT` takes half of it.
-        .settings(|settings| settings.store_timeout = Duration::from_secs(2));
-    let once = once.build().unwrap();
+    // Each `WAIT` takes half of it.
+    let once = fail_open(&store, Duration::from_secs(2));
     let runs = (0..5).map(async |number| {
         let key = Key::new("mail", format!("{round}-{number}"));
         let run = once.run(key, None, async |_| Ok::<_, std::io::Error>(()));
@@ -302,6 +303,45 @@ async fn without_a_replica_keys_that_come_at_once_do_not_run_either() {
         }
     }
     panic!("each of ten times, no answer came in time");
+}
+
+/// As a completion does, which has all that is left of its lease.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_replica_a_key_does_not_run_behind_a_longer_wait() {
+    let (primary, mut replica) = Server::pair().await;
+    let store = primary.store().await;
+    let store = store.durability(Durability::Replicas(1, MINUTE));
+    replica.kill();
+    let (longer, once) = (claim(), fail_open(&store, Duration::from_secs(2)));
+    let run = async {
+        primary
+            .until(&["INFO", "clients"], "blocked_clients:1")
+            .await;
+        let handler = async |_| Ok::<_, std::io::Error>(());
+        once.run(Key::new("mail", "2"), None, handler).await
+    };
+    tokio::select! {
+        done = run => assert!(matches!(done, Err(Error::Store(_))), "{done:?}"),
+        answer = store.write(&longer, Instant::now() + MINUTE * 3) => panic!("{answer:?}"),
+    }
+}
+
+/// The `WAIT`s before it were answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_runs_where_its_server_is_silent_and_waits_for_nothing() {
+    let (primary, _replica) = Server::pair().await;
+    let store = primary.store().await;
+    let store = store.durability(Durability::Replicas(1, MINUTE));
+    let run = async |token: &str, patience: Duration| {
+        let handler = async |_| Ok::<_, std::io::Error>(());
+        let once = fail_open(&store, patience);
+        once.run(Key::new("mail", token), None, handler).await
+    };
+    let answered = run("1", MINUTE * 3).await;
+    assert!(answered.is_ok(), "{answered:?}");
+    primary.signal("-STOP");
+    let unanswered = run("2", Duration::from_secs(2)).await;
+    assert!(unanswered.is_ok(), "{unanswered:?}");
 }
 
 /// The timers of this process's connections to a port, as the system lists them.

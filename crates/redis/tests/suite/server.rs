@@ -30,6 +30,19 @@ pub(crate) fn free_port() -> u16 {
     panic!("no port is free");
 }
 
+/// The file in which a node of a cluster keeps what it knows of the others.
+fn nodes_of(port: u16) -> String {
+    format!("nodes-{port}.conf")
+}
+
+/// A connection that waits longer for an answer than the half second of the default.
+pub(crate) async fn connect(address: &str) -> redis::RedisResult<MultiplexedConnection> {
+    let config = redis::AsyncConnectionConfig::new().set_response_timeout(Some(MINUTE));
+    redis::Client::open(address)?
+        .get_multiplexed_async_connection_with_config(&config)
+        .await
+}
+
 impl Server {
     pub(crate) async fn start(options: &[&str]) -> Self {
         Self::start_at(free_port(), options).await
@@ -53,6 +66,14 @@ impl Server {
         server
     }
 
+    /// One that may be a node of a cluster.
+    pub(crate) async fn node() -> Self {
+        let port = free_port();
+        let nodes = nodes_of(port);
+        let options = ["--cluster-enabled", "yes", "--cluster-config-file", &nodes];
+        Self::start_at(port, &options).await
+    }
+
     /// A primary and its replica, up to date.
     pub(crate) async fn pair() -> (Self, Self) {
         let primary = Self::start(&[]).await;
@@ -69,8 +90,7 @@ impl Server {
     }
 
     pub(crate) async fn connection(&self) -> MultiplexedConnection {
-        let client = redis::Client::open(self.address()).unwrap();
-        client.get_multiplexed_async_connection().await.unwrap()
+        connect(&self.address()).await.unwrap()
     }
 
     pub(crate) async fn store(&self) -> RedisStore {
@@ -78,8 +98,7 @@ impl Server {
     }
 
     async fn try_ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> redis::RedisResult<T> {
-        let client = redis::Client::open(self.address())?;
-        let mut connection = client.get_multiplexed_async_connection().await?;
+        let mut connection = connect(&self.address()).await?;
         let mut command = redis::cmd(words[0]);
         for word in &words[1..] {
             command.arg(*word);
@@ -146,5 +165,6 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+        let _ = std::fs::remove_file(std::env::temp_dir().join(nodes_of(self.port)));
     }
 }

@@ -9,7 +9,7 @@ use lambda_idempotency::{Idempotency, InFlight, Key};
 use lambda_idempotency_redis::RedisStore;
 use tokio::time::{Instant, sleep};
 
-use crate::server::{MINUTE, Server};
+use crate::server::{MINUTE, Server, connect};
 
 /// The variable that makes `a_worker` one: the server's address.
 const WORKER: &str = "REDIS_TESTS_WORKER";
@@ -24,8 +24,7 @@ async fn work(address: &str) {
         .in_flight(InFlight::FailFast)
         .build()
         .unwrap();
-    let client = redis::Client::open(address).unwrap();
-    let mut provider = client.get_multiplexed_async_connection().await.unwrap();
+    let mut provider = connect(address).await.unwrap();
     loop {
         let taken: Option<String> = redis::cmd("SRANDMEMBER")
             .arg("queue")
