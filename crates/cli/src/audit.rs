@@ -250,8 +250,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         }
     };
     bar.finish_and_clear();
-    context.note_elsewhere();
-    context.note_strays();
+    context.note_skipped();
     if args.sample.is_some() {
         note(format_args!("the same sample again: --seed {seed}"));
     }

@@ -18,6 +18,7 @@ use crate::clock::Clock;
 use crate::context::{Context, now};
 use crate::failure::Failure;
 use crate::output::{WARNING, note};
+use crate::records::explain::SKEW_MARGIN;
 use crate::redis::{Redis, is_address};
 use crate::time;
 
@@ -53,7 +54,7 @@ pub(crate) struct Table {
     pub(crate) clock: Clock,
 }
 
-/// A clock that is ahead by less may be a reply that was slow.
+/// A clock that is ahead by less may be a reply that was slow: nobody is told of it.
 const AHEAD: Duration = Duration::from_secs(2);
 
 impl Records {
@@ -68,7 +69,8 @@ impl Records {
         Ok(now() - self.ahead(context).await?)
     }
 
-    /// Returns the time by which this machine's clock is ahead of the store's; zero where it isn't.
+    /// Returns the time by which this machine's clock is ahead of the store's; zero where a lease's
+    /// margin covers it: DynamoDB tells its time in whole seconds, so that less can't be told from none.
     pub(crate) async fn ahead(&self, context: &Context) -> Result<Duration, Failure> {
         let ahead = match &self.place {
             Place::DynamoDb(table) => {
@@ -94,13 +96,15 @@ impl Records {
             Place::Redis(redis) => now().0.saturating_sub(redis.now().await?),
         };
         let ahead = Duration::from_millis(u64::try_from(ahead).unwrap_or(0));
-        if ahead <= AHEAD {
+        if ahead <= SKEW_MARGIN {
             return Ok(Duration::ZERO);
         }
-        let by = time::length(Duration::from_secs(ahead.as_secs()));
-        note(format_args!(
-            "{WARNING}this machine's clock is {by} ahead of the store's: times are by the store's{WARNING:#}"
-        ));
+        if ahead > AHEAD {
+            let by = time::length(Duration::from_secs(ahead.as_secs()));
+            note(format_args!(
+                "{WARNING}this machine's clock is {by} ahead of the store's: times are by the store's{WARNING:#}"
+            ));
+        }
         Ok(ahead)
     }
 }

@@ -56,8 +56,14 @@ impl Context {
         self.elsewhere.set(self.elsewhere.get() + items as u64);
     }
 
-    /// Says how many items were skipped so, where any were: the flags may be wrong.
-    pub(crate) fn note_elsewhere(&self) {
+    /// Counts keys that were read and skipped: no record has such an id.
+    pub(crate) fn skip_strays(&self, keys: usize) {
+        self.strays.set(self.strays.get() + keys as u64);
+    }
+
+    /// Says how many items and keys were skipped, where any were: the flags may be wrong, or something
+    /// else writes into the store.
+    pub(crate) fn note_skipped(&self) {
         let items = self.elsewhere.take();
         if items > 0 {
             let has = if items == 1 { "has" } else { "have" };
@@ -67,15 +73,6 @@ impl Context {
                 counted(items, "item")
             ));
         }
-    }
-
-    /// Counts keys that were read and skipped: no record has such an id.
-    pub(crate) fn skip_strays(&self, keys: usize) {
-        self.strays.set(self.strays.get() + keys as u64);
-    }
-
-    /// Says how many keys were skipped so, where any were.
-    pub(crate) fn note_strays(&self) {
         let keys = self.strays.take();
         if keys > 0 {
             note(format_args!(

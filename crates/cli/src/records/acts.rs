@@ -21,10 +21,6 @@ pub const OPERATOR_STEP: &str = "@operator";
 const KEPT_STEP: &str = "@kept";
 /// The entry that lists how each rerun gave the key back.
 const RERUN_STEP: &str = "@rerun";
-/// The library's entry that counts how often the request was given new keys.
-const KEYS_STEP: &str = "@keys";
-/// The last error of a record, and of a step that fires again, after a rerun.
-pub(crate) const GIVEN_BACK: &str = "rerun by an operator";
 
 /// An operator's act on a record, with its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -77,26 +73,9 @@ impl fmt::Display for GivenBack {
 
 impl GivenBack {
     /// Returns the terms on which this act gave the key back; `None` where it was no rerun.
-    ///
-    /// A record that an earlier release gave back has no entry of it. Where nothing has ended it
-    /// since, the terms follow from the record's other traces of the act.
     pub(crate) fn by(act: &Act, record: &Record) -> Option<Self> {
-        let journal = &record.journal;
-        let all: Vec<Self> = listed(journal, RERUN_STEP);
-        let noted = all.into_iter().rfind(|how| how.at == act.at);
-        let is_last = || acts(journal).last() == Some(act);
-        noted.or_else(|| {
-            let gave = record.last_error.as_deref() == Some(GIVEN_BACK);
-            let is_at = |entry: &StepEntry| entry.at.0 == act.at;
-            let fires_again =
-                |entry: &StepEntry| is_at(entry) && entry.last_error.as_deref() == Some(GIVEN_BACK);
-            (act.act == rerun::WORD && gave && is_last()).then(|| Self {
-                at: act.at,
-                attempt: record.attempt,
-                new_keys: journal.get(KEYS_STEP).is_some_and(is_at),
-                repeats_steps: journal.iter().any(|(_, entry)| fires_again(entry)),
-            })
-        })
+        let all: Vec<Self> = listed(&record.journal, RERUN_STEP);
+        all.into_iter().rfind(|how| how.at == act.at)
     }
 
     /// Tells whether no attempt has left a trace since: the record waits for its next delivery. An

@@ -2,14 +2,14 @@
 
 use std::num::NonZeroU32;
 
-use lambda_idempotency::protocol::record::{Found, Owner, Record, Takeover};
+use lambda_idempotency::protocol::record::{Found, Owner, Record, StoredOutcome, Takeover};
 use lambda_idempotency::protocol::{Asking, Decision, Rules, decide};
 use lambda_idempotency::{EpochMillis, OnCrash, RecordId, SagaStatus};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::output::counted;
-use crate::records::operate::{is_compensated, pending_steps, waiting_steps};
+use crate::records::operate::{pending_steps, waiting_steps};
 use crate::records::view::{RecordView, State};
 use crate::time;
 
@@ -30,6 +30,8 @@ pub enum Answer {
     RunsAgain,
     /// The stored outcome.
     Replayed,
+    /// An error that says why the outcome of a completed record can't be given back.
+    OutcomeOmitted,
     /// The stored failure.
     FailureReplayed,
     /// Another attempt holds the key.
@@ -178,13 +180,7 @@ impl Explanation {
             timeline: record
                 .map(|record| timeline(record, now))
                 .unwrap_or_default(),
-            safe: safe_acts(
-                id,
-                answer,
-                is_paused,
-                &waiting,
-                record.is_some_and(is_compensated),
-            ),
+            safe: safe_acts(id, answer, is_paused, &waiting, record),
             rules: RulesView::of(rules),
             record: view,
             derived: Vec::new(),
@@ -360,6 +356,18 @@ fn told(
                 format!("a delivery would run the handler again, as attempt {attempt}: {why}");
             (Answer::RunsAgain, words)
         }
+        (
+            Decision::Replay(Record {
+                outcome: Some(StoredOutcome::Omitted(reason)),
+                ..
+            }),
+            _,
+        ) => (
+            Answer::OutcomeOmitted,
+            format!(
+                "a delivery would be told *outcome omitted* ({reason}); the handler would not run"
+            ),
+        ),
         (Decision::Replay(_), _) => (
             Answer::Replayed,
             "a delivery would get the stored outcome; the handler would not run".to_owned(),

@@ -43,8 +43,8 @@ pub struct Args {
     /// Failed permanently.
     #[arg(long)]
     pub failed: bool,
-    /// Begun, without an outcome, and nobody came again: the lease is over, or the key was given
-    /// back, longer ago than --quiet.
+    /// Begun, without an outcome, and no attempt followed: its lease ended longer ago than --quiet or,
+    /// where its key was given back, its last attempt began longer ago.
     #[arg(long)]
     pub abandoned: bool,
     /// The time for which an abandoned record has been quiet.

@@ -13,7 +13,7 @@ use lambda_idempotency::{EpochMillis, EpochSeconds, RecordId, SagaStatus, StoreE
 use tokio::time::Instant;
 
 use crate::failure::Failure;
-use crate::records::acts::{Act, GIVEN_BACK, GivenBack, Kept, acts, note};
+use crate::records::acts::{Act, GivenBack, Kept, acts, note};
 use crate::time;
 
 /// The end that an order gives a record.
@@ -165,7 +165,7 @@ pub(crate) fn is_redacted(record: &Record) -> bool {
 const SAGA: &str = "@saga";
 
 /// The steps that have a result, and a saga's state, without what operators did.
-fn results(record: &Record) -> impl Iterator<Item = (&str, &StepEntry)> {
+pub(crate) fn results(record: &Record) -> impl Iterator<Item = (&str, &StepEntry)> {
     let saga = record.journal.get(SAGA).map(|entry| (SAGA, entry));
     let steps = handlers_steps(record).chain(saga);
     steps.filter(|(_, entry)| matches!(entry.state, StepState::Confirmed(StepResult::Text(_))))
@@ -272,7 +272,8 @@ pub(crate) fn intervention(
                 *repeats_steps && matches!(entry.state, StepState::Confirmed(_))
             });
             let again = again.map(|(name, entry)| {
-                let entry = entry.ended(StepState::Failed, Some(GIVEN_BACK), now);
+                let why = Some("rerun by an operator");
+                let entry = entry.ended(StepState::Failed, why, now);
                 StepNote::new(name, entry)
             });
             steps.extend(again);

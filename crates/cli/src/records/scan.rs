@@ -200,8 +200,7 @@ pub(crate) async fn scan(
         save(file, &progress)?;
     }
     bar.finish_and_clear();
-    context.note_elsewhere();
-    context.note_strays();
+    context.note_skipped();
     Ok(progress)
 }
 

@@ -154,7 +154,7 @@ pub struct RecordView {
     /// The number of times that an operator gave it new derived keys; 0 for its first ones.
     pub key_generation: u32,
     /// The status of its saga, where it has one: `running`, `completed`, `compensating`, `compensated`,
-    /// `stuck`.
+    /// `failed`, `stuck`.
     pub saga: Option<&'static str>,
     /// Its steps, by name.
     pub steps: Vec<StepView>,

@@ -5,6 +5,10 @@ use super::{Verdict, danger, judge, warning};
 use crate::doctor::facts::{Deployment, Function, Mapping, Source, Stream};
 use crate::time::length;
 
+/// The seconds of a function's timeout for which a mapping needs one retry more. AWS doesn't tell how soon
+/// a retry follows; the 100 that the pages advise are for 15 minutes.
+const SECONDS_OF_A_RETRY: u64 = 9;
+
 fn each(
     deployment: &Deployment,
     rule: impl Fn(&Function, &Mapping, &Stream) -> Option<Verdict>,
@@ -35,22 +39,36 @@ pub(super) fn bisect(deployment: &Deployment) -> Vec<Verdict> {
 }
 
 pub(super) fn record_age(deployment: &Deployment) -> Vec<Verdict> {
-    each(deployment, |_, mapping, stream| {
-        let age = stream.max_age.as_ref()?;
-        let unbounded = age.is_none() && stream.retries.as_ref()?.is_none();
-        Some(judge(unbounded, || {
+    each(deployment, |function, mapping, stream| {
+        let (retries, age, timeout) = (stream.retries?, stream.max_age?, function.timeout);
+        let least = timeout.map_or(0, |timeout| timeout.as_secs().div_ceil(SECONDS_OF_A_RETRY));
+        let fix = format!(
+            "aws lambda update-event-source-mapping --uuid {} --maximum-retry-attempts {} --maximum-record-age-in-seconds 21600",
+            mapping.id,
+            least.max(100)
+        );
+        if retries.is_none() && age.is_none() {
+            let what = "neither retries nor age are bounded";
             let why = "A record that can't be done stops its shard until the stream forgets it, and all behind it with it.";
-            let fix = format!(
-                "aws lambda update-event-source-mapping --uuid {} --maximum-retry-attempts 100 --maximum-record-age-in-seconds 21600",
-                mapping.id
-            );
-            danger(
+            return Some(Verdict::Bad(danger(
                 "record-age",
                 &stream.name,
-                "neither retries nor age are bounded",
+                what,
                 why,
                 fix,
-            )
+            )));
+        }
+        let timeout = timeout?;
+        let is_short = retries.is_some_and(|retries| u64::from(retries) < least)
+            || age.is_some_and(|age| age <= timeout);
+        Some(judge(is_short, || {
+            let what = format!(
+                "its retries may end before a dead attempt's lease, which lasts for the timeout of {}: {}",
+                function.name,
+                length(timeout)
+            );
+            let why = "Lambda discards the record, and all behind it in the batch, although a later retry would run.";
+            warning("record-age", &stream.name, what, why, fix)
         }))
     })
 }

@@ -236,6 +236,7 @@ fn a_message_of_a_managed_instance_is_hidden_for_one_timeout() {
     deployment.functions[0].timeout = Some(Duration::from_mins(90));
     deployment.functions[0].mappings[0].window = Some(Duration::from_mins(1));
     the_queue(&mut deployment).visibility = Some(Duration::from_mins(91));
+    the_stream(&mut deployment).retries = Some(Some(600));
     deployment.settings.failure_retention = Some(DAY * 2);
     let report = check(&deployment, &[]);
     assert!(report.fine.contains(&"visibility-timeout"), "{report}");
@@ -246,6 +247,26 @@ fn a_message_of_a_managed_instance_is_hidden_for_one_timeout() {
     assert_eq!(ids, ["visibility-timeout"]);
     let said = "less than the timeout of worker and the batch window: 1h 31m";
     assert!(report.to_string().contains(said), "{report}");
+}
+
+#[test]
+fn the_retries_of_a_stream_outlast_the_lease_of_a_dead_attempt() {
+    for (minutes, retries, age, found) in [
+        (15, Some(100), None, 0),
+        (15, Some(99), None, 1),
+        (90, Some(100), Some(DAY), 1),
+        (90, Some(600), Some(DAY), 0),
+        (90, None, Some(Duration::from_hours(1)), 1),
+    ] {
+        let mut deployment = sound();
+        deployment.functions[0].timeout = Some(Duration::from_mins(minutes));
+        let stream = the_stream(&mut deployment);
+        (stream.retries, stream.max_age) = (Some(retries), Some(age));
+        let report = check(&deployment, &[]);
+        let ids = report.findings.iter().map(|finding| finding.id);
+        let ids = ids.filter(|id| *id == "record-age");
+        assert_eq!(ids.count(), found, "{minutes}, {retries:?}, {age:?}");
+    }
 }
 
 #[test]

@@ -3,9 +3,11 @@
 use std::fmt::{self, Write as _};
 
 use lambda_idempotency::RecordId;
+use lambda_idempotency::protocol::record::Record;
 
 use super::{Answer, SafeAct};
 use crate::output::is_obeyed;
+use crate::records::operate::{gives_results, is_compensated, results};
 
 /// Quotes a word for the shell, as a string without what a terminal obeys: a report would show that
 /// as text, and the command would name another word.
@@ -105,7 +107,7 @@ pub(super) fn safe_acts(
     answer: Answer,
     is_paused: bool,
     waiting: &[&str],
-    is_compensated: bool,
+    record: Option<&Record>,
 ) -> Vec<SafeAct> {
     let release = release(id);
     let complete = act(
@@ -137,13 +139,24 @@ pub(super) fn safe_acts(
                 on(id, "complete", "--outcome JSON --reason WHY --while-live"),
             ),
         ],
-        Answer::FailureReplayed if is_compensated => vec![act(
+        Answer::FailureReplayed if record.is_some_and(is_compensated) => vec![act(
             "the cause is corrected, and the next delivery shall begin the saga anew",
             on(id, "rerun", "--keys new --steps repeat --reason WHY"),
         )],
+        // An attempt that skips a step gets no result of it.
+        Answer::FailureReplayed if record.is_some_and(|record| gives_results(record).is_err()) => {
+            Vec::new()
+        }
         Answer::FailureReplayed => vec![act(
             "the cause is corrected, and the next delivery shall run the handler",
             on(id, "release", "--reason WHY"),
+        )],
+        Answer::OutcomeOmitted if record.is_none_or(|record| results(record).next().is_none()) => {
+            Vec::new()
+        }
+        Answer::OutcomeOmitted => vec![act(
+            "the results of its steps hold personal data that must go",
+            on(id, "redact", "--reason WHY"),
         )],
         Answer::Replayed => vec![act(
             "the outcome holds personal data that must go",

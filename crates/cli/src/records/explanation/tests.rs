@@ -1,8 +1,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use lambda_idempotency::protocol::journal::{StepEntry, StepNote};
-use lambda_idempotency::protocol::record::{LAYOUT, RELEASED, Status, StoredOutcome};
+use lambda_idempotency::protocol::journal::{StepEntry, StepNote, StepResult, StepState};
+use lambda_idempotency::protocol::record::{LAYOUT, Omission, RELEASED, Status, StoredOutcome};
 use lambda_idempotency::{EpochSeconds, OnCrash};
 
 use super::*;
@@ -50,6 +50,11 @@ fn each_state_has_its_words_and_its_safe_acts() {
         record.completed_at = Some(NOW - Duration::from_mins(4));
         record
     };
+    let omitted = |reason| {
+        let mut record = final_of(Status::Completed);
+        record.outcome = Some(StoredOutcome::Omitted(reason));
+        record
+    };
     let in_progress = |lease| record(Status::InProgress, lease);
     for (record, rules, answer, words, acts) in [
         (
@@ -95,6 +100,20 @@ fn each_state_has_its_words_and_its_safe_acts() {
             &["redact"],
         ),
         (
+            omitted(Omission::TooLarge),
+            rules(),
+            Answer::OutcomeOmitted,
+            "*outcome omitted* (it was too large)",
+            &[],
+        ),
+        (
+            omitted(Omission::Redacted),
+            rules(),
+            Answer::OutcomeOmitted,
+            "*outcome omitted* (it was erased on request)",
+            &[],
+        ),
+        (
             final_of(Status::Failed),
             rules(),
             Answer::FailureReplayed,
@@ -114,6 +133,21 @@ fn each_state_has_its_words_and_its_safe_acts() {
         let needs = matches!(answer, Answer::Interrupted | Answer::Exhausted);
         assert_eq!(explained.needs_person, needs);
     }
+}
+
+#[test]
+fn the_results_of_steps_can_be_erased_where_the_outcome_is_omitted() {
+    let mut omitted = record(Status::Completed, None);
+    omitted.outcome = Some(StoredOutcome::Omitted(Omission::TooLarge));
+    let result = StepState::Confirmed(StepResult::Text("17".to_owned()));
+    let entry = StepEntry::new(result, 1, 1, NOW);
+    omitted.journal.put(StepNote::new("charge", entry));
+    let explained = explain(omitted, &rules());
+    assert_eq!(explained.answer, Answer::OutcomeOmitted);
+    assert!(
+        explained.safe[0].when.starts_with("the results"),
+        "{explained}"
+    );
 }
 
 #[test]
@@ -176,6 +210,24 @@ fn a_step_that_waits_is_named_with_what_settles_it() {
         text.contains("3m 0s ago  step `charge` began, and is pending"),
         "{text}"
     );
+}
+
+/// Its charge stands: begun anew, it would charge twice.
+#[test]
+fn no_act_is_safe_on_an_erased_saga_that_is_not_undone() {
+    let mut failed = record(Status::Failed, None);
+    let erased = StepState::Confirmed(StepResult::Omitted(Omission::Redacted));
+    for name in ["@saga", "charge"] {
+        let entry = StepEntry::new(erased.clone(), 1, 1, NOW);
+        failed.journal.put(StepNote::new(name, entry));
+    }
+    let explained = explain(failed, &rules());
+    assert!(
+        explained.words.ends_with("its saga is failed"),
+        "{}",
+        explained.words
+    );
+    assert_eq!(explained.safe, []);
 }
 
 #[test]

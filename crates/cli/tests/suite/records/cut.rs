@@ -419,38 +419,6 @@ async fn an_attempt_that_did_not_begin_leaves_a_rerun_waiting() {
     rerun("three").await.refused(0, "released before");
 }
 
-/// Earlier releases kept no `@rerun`.
-#[tokio::test]
-async fn a_record_that_an_earlier_release_gave_back_is_not_given_back_again() {
-    for (keys, other) in [("same", "new"), ("new", "same")] {
-        let table = table().await;
-        deliver(&table, "A-17").await.unwrap();
-        let id = id(&table, "A-17");
-        let rerun = async |keys: &str, why: &str| {
-            let rerun = ["rerun", &id, "--keys", keys, "--reason", why, "--yes"];
-            on(&table, &rerun).await
-        };
-        rerun(keys, "one").await.ended_with(0);
-        let update = dynamodb().client().update_item().table_name(&table);
-        update
-            .key("id", AttributeValue::S(id.clone()))
-            .update_expression("REMOVE #rerun")
-            .expression_attribute_names("#rerun", "step:@rerun")
-            .send()
-            .await
-            .unwrap();
-        let given = get(&table, &id).await;
-        rerun(keys, "two").await.refused(0, "was done before");
-        assert_eq!(get(&table, &id).await, given);
-        let said = rerun(other, "two").await;
-        if other == "new" {
-            said.ended_with(0);
-        } else {
-            said.refused(2, "no attempt has left a trace since");
-        }
-    }
-}
-
 #[tokio::test]
 async fn a_rerun_of_steps_is_not_said_to_be_one_that_keeps_them() {
     let (table, charges) = (table().await, AtomicUsize::new(0));

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use aws_sdk_dynamodb::types::AttributeValue;
+use jiff::Timestamp;
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::testing::Crash;
 use lambda_idempotency::{
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::{alive, dead, deliver, engine, id, key};
-use crate::support::{PATIENCE, dynamodb, dynamodb_endpoint, on, run, table};
+use crate::support::{PATIENCE, Said, command, dynamodb, dynamodb_endpoint, on, run, table};
 
 async fn explain(table: &str, words: &[&str]) -> Value {
     let said = on(table, &[&["explain", "--json"], words].concat()).await;
@@ -33,6 +34,15 @@ async fn a_delivery_is_told_what_was_explained() {
     ));
     assert_eq!(explain(&table, &[&done]).await["answer"], "replayed");
     assert!(deliver(&table, "done").await.unwrap().is_replayed());
+    let redact = ["redact", &done, "--reason", "asked for", "--yes"];
+    on(&table, &redact).await.ended_with(0);
+    let explained = explain(&table, &[&done]).await;
+    assert_eq!(explained["answer"], "outcome_omitted");
+    assert_eq!(explained["safe"], json!([]));
+    assert!(matches!(
+        deliver(&table, "done").await,
+        Err(Error::OutcomeOmitted { .. })
+    ));
 
     let alive = alive(&table, "alive").await;
     let explained = explain(&table, &[&alive]).await;
@@ -286,25 +296,28 @@ async fn advised(table: &str, id: &str, name: &str) {
     }
 }
 
-/// The table's clock is the true one.
-#[tokio::test]
-async fn a_clock_that_is_ahead_makes_no_attempt_look_dead() {
-    let table = super::super::support::table().await;
-    let id = super::alive(&table, "A-17").await;
+/// Runs the binary with a clock that is ahead of the table's, which is the true one.
+async fn ahead(table: &str, by: &str, words: &[&str]) -> Said {
     let library =
         std::env::var("FAKETIME_LIBRARY").expect("run it by `scripts/with faketime -- …`");
-    let endpoint = crate::support::dynamodb_endpoint();
+    let endpoint = dynamodb_endpoint();
+    let place = ["--endpoint-url", &endpoint, "--table", table];
+    let mut tool = command(&[words, &place].concat());
+    tool.env("LD_PRELOAD", &library)
+        .env("FAKETIME", by)
+        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+    Said::of(&tool.output().await.unwrap())
+}
+
+#[tokio::test]
+async fn a_clock_that_is_ahead_makes_no_attempt_look_dead() {
+    let table = table().await;
+    let id = alive(&table, "A-17").await;
     for words in [
         &["release", &id, "--reason", "why", "--yes"][..],
         &["explain", &id],
     ] {
-        let place = ["--endpoint-url", &endpoint, "--table", &table];
-        let mut ahead = crate::support::command(&[words, &place].concat());
-        ahead
-            .env("LD_PRELOAD", &library)
-            .env("FAKETIME", "+20m")
-            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
-        let said = crate::support::Said::of(&ahead.output().await.unwrap());
+        let said = ahead(&table, "+20m", words).await;
         let (code, expected) = match words[0] {
             "release" => (2, "an attempt may still run"),
             _ => (0, "*in flight*"),
@@ -312,6 +325,10 @@ async fn a_clock_that_is_ahead_makes_no_attempt_look_dead() {
         assert!(said.err.contains("ahead of the store's"), "{said:?}");
         said.refused(code, expected);
     }
+    // A lease's margin doesn't allow for it.
+    let said = ahead(&table, "+1.1", &["explain", &id, "--json"]).await;
+    let at = said.json()["at"].as_str().unwrap().parse::<Timestamp>();
+    assert!(at.unwrap() <= Timestamp::now(), "{said:?}");
 }
 
 #[tokio::test]
