@@ -2,7 +2,7 @@
 
 use std::io::{Result, Write};
 
-use metrics::{Label, Unit};
+use metrics::{Key, Label, Unit};
 use serde_json::{Map, Number, Value as Json, json};
 
 use crate::recorder::{Drained, Sample, Value};
@@ -16,7 +16,7 @@ const MOST_VALUES: usize = 100;
 /// The number of dimensions in a set.
 const MOST_DIMENSIONS: usize = 30;
 
-/// The number of characters of a dimension's name.
+/// The number of characters of a metric's or a dimension's name.
 const MOST_NAME_CHARS: usize = 255;
 
 /// Writes each document on its own line.
@@ -104,17 +104,28 @@ fn dimensions(labels: &[Label]) -> Vec<Vec<&str>> {
     sets
 }
 
-/// Tells whether CloudWatch takes a dimension of this name.
+/// Tells whether a document can have this metric. CloudWatch takes no name that is blank or too long; a label
+/// of the metric's name would be the same member, and `_aws` is the member that describes the metrics.
+pub(crate) fn takes(key: &Key) -> bool {
+    let name = key.name();
+    let collides = |label: &Label| label.key() == name || label.key() == "_aws";
+    !is_blank(name)
+        && name != "_aws"
+        && name.chars().count() <= MOST_NAME_CHARS
+        && !key.labels().any(collides)
+}
+
+/// Tells whether CloudWatch takes this name of a dimension.
 fn is_name(name: &str) -> bool {
     is_printable(name) && !is_blank(name) && name.len() <= MOST_NAME_CHARS && !name.starts_with(':')
 }
 
-/// Tells whether a text is empty or has blanks alone: CloudWatch takes no such name or value.
+/// Tells whether a text is empty, or only blanks. CloudWatch takes no such name, and no such value.
 fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
 
-/// Tells whether a text has ASCII alone, without control characters.
+/// Tells whether a text is ASCII without control characters.
 fn is_printable(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }

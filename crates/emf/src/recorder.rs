@@ -9,6 +9,8 @@ use metrics::{
     SharedString, Unit,
 };
 
+use crate::document;
+
 /// The number of values that a histogram keeps until they are written: the largest batch of SQS,
 /// twice. It bounds the memory of a process that never writes.
 const MOST_VALUES: usize = 20_000;
@@ -128,13 +130,21 @@ impl Registered {
         }
     }
 
-    /// Finds the metric of this key, or makes it; `None` where the key is that of another kind.
+    /// Finds the metric of this key, or makes it; `None` where the key is that of another kind, or no
+    /// document can have it.
     fn register<T>(
         &self,
         key: &Key,
         make: fn() -> Metric,
         handle: fn(&Metric) -> Option<T>,
     ) -> Option<T> {
+        if !document::takes(key) {
+            tracing::error!(
+                name = key.name(),
+                "CloudWatch takes no metric of this name with these labels; it is not written"
+            );
+            return None;
+        }
         let mut labels: Vec<_> = key.labels().cloned().collect();
         labels.sort();
         let mut state = self.state();

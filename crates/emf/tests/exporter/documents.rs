@@ -81,6 +81,22 @@ fn metrics_of_ones_own_have_their_labels_as_one_set_of_dimensions() {
 }
 
 #[test]
+fn a_metric_that_would_lose_its_document_is_not_written() {
+    let long = "n".repeat(256);
+    let longest = &long[1..];
+    let documents = Written::new().of(|| {
+        for name in ["", " ", "_aws", "shop", long.as_str(), longest, "orders"] {
+            counter!(name.to_owned(), "shop" => "tea").increment(1);
+        }
+        counter!("orders", "_aws" => "tea").increment(1);
+    });
+    assert_eq!(documents.len(), 1);
+    let written = json!([{ "Name": longest }, { "Name": "orders" }]);
+    assert_eq!(directive(&documents[0])["Metrics"], written);
+    assert_eq!(documents[0]["shop"], "tea");
+}
+
+#[test]
 fn a_dimension_has_a_name_that_cloudwatch_takes() {
     let names = [
         String::new(),
