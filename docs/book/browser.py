@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import urllib.request
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -134,10 +135,10 @@ def playground():
         process.wait()
 
 
-def posted(address, path, headers=None):
-    """Sends what a button sends; the status of the answer."""
+def posted(address, path, headers=None, body=None):
+    """Sends what a button sends, or a page from elsewhere; the status of the answer."""
     connection = http.client.HTTPConnection(address.removeprefix("http://").rstrip("/"), timeout=60)
-    connection.request("POST", path, headers=headers or {})
+    connection.request("POST", path, body, headers or {})
     status = connection.getresponse().status
     connection.close()
     return status
@@ -163,6 +164,27 @@ def answers_to_others(address):
     ]
     answered = [(headers, status, posted(address, "/act/pass-lease", headers)) for headers, status in expected]
     return [f"{headers}: {status}, expected {wanted}" for headers, wanted, status in answered if status != wanted]
+
+
+def ports(process):
+    """The ports that a process listens on."""
+    files = f"/proc/{process}/fd"
+    own = {os.path.realpath(f"{files}/{file}") for file in os.listdir(files)}
+    rows = [row.split() for row in Path(f"/proc/{process}/net/tcp").read_text().splitlines()[1:]]
+    return [int(row[1].split(":")[1], 16) for row in rows if row[3] == "0A" and f"{files}/socket:[{row[9]}]" in own]
+
+
+def drawn_by_others(address, process):
+    """What is wrong where a page from elsewhere sends each port what it may send without being asked: that it draws a line."""
+    def state():
+        return urllib.request.urlopen(f"{address}state").read()
+
+    before = state()
+    listening = ports(process)
+    assert len(listening) > 1, "the page's port, and those behind it"
+    for port in listening:
+        posted(f"http://127.0.0.1:{port}", "/", {"Origin": "https://example.org", "Content-Type": "text/plain"}, '{"TableName": "t"}')
+    return [] if state() == before else ["a page from elsewhere draws lines"]
 
 
 def held(process):
@@ -196,7 +218,7 @@ def press(browser):
         until(f"document.body.dataset.done == {len(scenario.split(','))}")
         buttons = {button.get_attribute("data-act") for button in browser.find_elements("css selector", "button")}
         wrong += [f"not pressed: {name}" for name in buttons - pressed] + errors(browser)
-        wrong += answers_to_others(address)
+        wrong += answers_to_others(address) + drawn_by_others(address, process)
         # A session that is over, and an environment that was killed, keep nothing.
         before = held(process)
         rounds = 20

@@ -4,8 +4,9 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
+use hyper::header::ORIGIN;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::client::legacy::Client;
@@ -14,6 +15,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpListener;
 
 use crate::{Stage, lock};
+
+/// The number of bytes that a request may have; an environment's have far fewer.
+const MOST_BYTES: usize = 64 * 1_024;
 
 /// The fate of the requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,12 +58,23 @@ impl Wire {
     }
 }
 
+/// Answers a request that the table doesn't get.
+fn refusal(status: StatusCode, body: &'static str) -> Response<Full<Bytes>> {
+    let mut reply = Response::new(Full::new(Bytes::from_static(body.as_bytes())));
+    *reply.status_mut() = status;
+    reply
+}
+
 async fn relay(
     stage: Arc<Stage>,
     client: Client<HttpConnector, Full<Bytes>>,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, crate::BoxError> {
     let (mut parts, body) = request.into_parts();
+    // Each page that the reader has open can reach this port; its browser adds this header.
+    if parts.headers.contains_key(ORIGIN) {
+        return Ok(refusal(StatusCode::FORBIDDEN, "the wire answers no page"));
+    }
     let lane = parts.uri.path().trim_matches('/').replace('-', " ");
     let target = parts
         .headers
@@ -69,16 +84,14 @@ async fn relay(
         .and_then(|target| target.split('.').next_back())
         .unwrap_or("?")
         .to_owned();
-    let body = body.collect().await?.to_bytes();
+    let body = Limited::new(body, MOST_BYTES).collect().await?.to_bytes();
     let sent = lock(&stage.words).request(&operation, &serde_json::from_slice(&body)?);
     stage.arrow(&lane, "DynamoDB", false, sent.join("\n"));
     let fault = *lock(&stage.fault);
     if fault == Fault::Down {
         stage.arrow("DynamoDB", &lane, true, "500");
         let body = r#"{"__type": "com.amazonaws.dynamodb.v20120810#InternalServerError"}"#;
-        let mut reply = Response::new(Full::new(Bytes::from_static(body.as_bytes())));
-        *reply.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
-        return Ok(reply);
+        return Ok(refusal(StatusCode::INTERNAL_SERVER_ERROR, body));
     }
     parts.headers.remove("content-length");
     parts.uri = format!("{}/", stage.dynamodb.endpoint()).parse()?;
