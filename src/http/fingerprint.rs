@@ -100,12 +100,11 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
 ///
 /// The order of the fields counts, as their handlers see it.
 fn of_form(content_type: &str, body: &[u8]) -> Option<Fingerprint> {
-    let (essence, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
-    let is_form = essence
-        .trim()
-        .eq_ignore_ascii_case("application/x-www-form-urlencoded");
-    let parameters = parameters.trim();
-    if !is_form || !(parameters.is_empty() || parameters.eq_ignore_ascii_case("charset=utf-8")) {
+    let parameters = parameters(content_type, "application/x-www-form-urlencoded")?;
+    let says_utf_8 = |(name, value): &(&str, &str)| {
+        name.eq_ignore_ascii_case("charset") && value.eq_ignore_ascii_case("utf-8")
+    };
+    if !parameters.iter().all(says_utf_8) {
         return None;
     }
     let fields = body.split(|byte| *byte == b'&');
@@ -154,23 +153,36 @@ fn of_multipart(content_type: &str, body: &[u8]) -> Option<Fingerprint> {
     Some(Fingerprint::combine(&parts))
 }
 
-/// Reads the boundary of a content type. A parameter that is repeated, or has an escape, names none.
+/// Reads the boundary of a content type that names exactly one.
 fn boundary(content_type: &str) -> Option<&str> {
-    let (essence, mut rest) = content_type.split_once(';')?;
-    if !essence.trim().eq_ignore_ascii_case("multipart/form-data") {
+    let mut parameters = parameters(content_type, "multipart/form-data")?;
+    parameters.retain(|(name, _)| name.eq_ignore_ascii_case("boundary"));
+    let [(_, boundary)] = parameters.as_slice() else {
+        return None;
+    };
+    let is_usable = |c: char| c.is_ascii_alphanumeric() || "'()+_,-./:=? ".contains(c);
+    let has_length = (1..=MOST_CHARACTERS).contains(&boundary.len());
+    (has_length && boundary.chars().all(is_usable)).then_some(*boundary)
+}
+
+/// Reads the parameters of a content type, each its name and its value; `None` where it names another
+/// type, where one has an escape, or where they can't be read.
+fn parameters<'a>(content_type: &'a str, expected: &str) -> Option<Vec<(&'a str, &'a str)>> {
+    let (essence, mut rest) = content_type.split_once(';').unwrap_or((content_type, ""));
+    if !essence.trim().eq_ignore_ascii_case(expected) {
         return None;
     }
-    let mut boundary = None;
+    let mut parameters = Vec::new();
     while !rest.trim().is_empty() {
         let (name, after) = rest.split_once('=')?;
         let (value, after) = match after.strip_prefix('"') {
             Some(quoted) => quoted.split_once('"')?,
             None => after.split_at(after.find(';').unwrap_or(after.len())),
         };
-        let is_boundary = name.trim().eq_ignore_ascii_case("boundary");
-        if value.contains('\\') || is_boundary && boundary.replace(value.trim_end()).is_some() {
+        if value.contains('\\') {
             return None;
         }
+        parameters.push((name.trim(), value.trim_end()));
         let after = after.trim_start();
         rest = match after.strip_prefix(';') {
             Some(next) => next,
@@ -178,10 +190,7 @@ fn boundary(content_type: &str) -> Option<&str> {
             None => return None,
         };
     }
-    boundary.filter(|boundary| {
-        let is_usable = |c: char| c.is_ascii_alphanumeric() || "'()+_,-./:=? ".contains(c);
-        (1..=MOST_CHARACTERS).contains(&boundary.len()) && boundary.chars().all(is_usable)
-    })
+    Some(parameters)
 }
 
 /// Splits a body at each place where the delimiter is, header fields and content of each part

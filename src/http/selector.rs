@@ -7,11 +7,12 @@ use http::header::HeaderValue;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName};
 use percent_encoding::percent_decode_str;
-use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 
 use crate::http::operation::{is_decoded, path};
 use crate::http::problem::Problem;
 use crate::http::route;
+use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::IntoToken;
 use crate::protocol::selector::JsonSelector;
 use crate::setup::BuildError;
@@ -84,7 +85,9 @@ impl Selector {
     ///
     /// The expression is compiled once, here. One that fails on a body, because a function was
     /// given the wrong type, finds nothing in it. Numbers beyond 64 bits lose digits, and `7` and
-    /// `7.0` are not equal; a pointer keeps all digits.
+    /// `7.0` are not equal; a pointer keeps all digits. JSON with half of a surrogate pair, with a
+    /// number beyond a double's range or of more than 127 levels can't be read: such a request gets
+    /// [`body-not-json`](super#body-not-json), even where the key is optional.
     ///
     /// # Errors
     ///
@@ -145,9 +148,10 @@ impl Selector {
     ) -> Result<Option<String>, Problem> {
         let token = match &self.0 {
             Place::Header(name) => return token(&parts.headers, name, strict),
-            Place::Json(json) => std::str::from_utf8(body)
-                .ok()
-                .and_then(|text| json.token(text)),
+            Place::Json(json) => {
+                let text = std::str::from_utf8(body).unwrap_or_default();
+                json.token(text).map_err(|_| Problem::BodyNotJson)?
+            }
             Place::PathParameter(name) => {
                 let segment = pattern.and_then(|path| route::position(path, name));
                 let segment = segment.ok_or(Problem::Misconfigured)?;
@@ -168,7 +172,7 @@ impl Selector {
     /// Says why a body has no key.
     pub(super) fn absence(&self, body: &[u8]) -> Problem {
         match &self.0 {
-            Place::Json(_) if serde_json::from_slice::<IgnoredAny>(body).is_err() => {
+            Place::Json(_) if serde_json::from_slice::<&RawValue>(body).is_err() => {
                 Problem::BodyNotJson
             }
             _ => Problem::KeyMissing,
@@ -176,12 +180,11 @@ impl Selector {
     }
 }
 
-/// Decodes a segment of a path; one that isn't UTF-8 stays as it is.
+/// Decodes a segment of a path; one that isn't UTF-8 is hashed: another segment may decode to its text.
 fn decoded(segment: &str) -> String {
-    match percent_decode_str(segment).decode_utf8() {
-        Ok(text) => text.into_owned(),
-        Err(_) => segment.to_owned(),
-    }
+    let hash = |bytes: &[u8]| Fingerprint::bytes(bytes).as_str().to_owned();
+    String::from_utf8(percent_decode_str(segment).collect())
+        .unwrap_or_else(|error| hash(error.as_bytes()))
 }
 
 /// Names the place for an operator: the end of the sentence "This API takes it from …".

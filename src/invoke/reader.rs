@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::invoke::error::InvokeError;
-use crate::invoke::kind::{Content, Kind, KindError, is_durable};
+use crate::invoke::kind::{Content, Kind, KindError};
 use crate::protocol::causes;
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{IntoToken, Key, KeyError, is_blank};
@@ -55,10 +55,6 @@ impl<T: DeserializeOwned> Reader<T> {
         tenant: Option<&str>,
         is_passive: bool,
     ) -> Result<Contents<T>, InvokeError<E>> {
-        // A stored answer of one invocation would be replayed to the next, for as long as it is kept.
-        if !is_passive && is_durable(event) {
-            return Err(wrong(KindError::Durable));
-        }
         if !is_passive && self.key.is_unset(self.kind) {
             return Err(InvokeError::NoKey);
         }
@@ -71,9 +67,9 @@ impl<T: DeserializeOwned> Reader<T> {
             };
             InvokeError::Undecodable { reason }
         })?;
-        let identity = || {
+        let identity = || -> Result<_, InvokeError<E>> {
             let key = &self.key;
-            let key = key.key(operation, self.kind, &content, &payload, tenant)?;
+            let key = key.key::<E>(operation, self.kind, &content, &payload, tenant)?;
             let fingerprint = match &self.fingerprint {
                 Some(closure) => closure(&payload),
                 None => Some(content.fingerprint(&self.left_out)),
@@ -82,13 +78,12 @@ impl<T: DeserializeOwned> Reader<T> {
             let retention = retention.and_then(|closure| closure(&payload));
             Ok((key, fingerprint, retention))
         };
-        let identity: Result<_, KindError> = if is_passive {
+        let (key, fingerprint, retention) = if is_passive {
             let caught = catch_unwind(AssertUnwindSafe(identity));
-            Ok(caught.ok().and_then(Result::ok).unwrap_or_default())
+            caught.ok().and_then(Result::ok).unwrap_or_default()
         } else {
-            identity()
+            identity()?
         };
-        let (key, fingerprint, retention) = identity.map_err(wrong)?;
         Ok(Contents {
             payload,
             key,
@@ -98,7 +93,7 @@ impl<T: DeserializeOwned> Reader<T> {
     }
 }
 
-fn wrong<E>(error: KindError) -> InvokeError<E> {
+pub(super) fn wrong<E>(error: KindError) -> InvokeError<E> {
     InvokeError::WrongEvent {
         reason: error.to_string(),
     }
@@ -182,18 +177,21 @@ impl<T> KeySource<T> {
 
     /// Makes the key, where the event has a token. An empty token counts as none: it would make one
     /// request of all events.
-    pub(super) fn key(
+    pub(super) fn key<E>(
         &self,
         operation: Arc<str>,
         kind: Kind,
         content: &Content<'_>,
         payload: &T,
         tenant: Option<&str>,
-    ) -> Result<Option<Key>, KindError> {
+    ) -> Result<Option<Key>, InvokeError<E>> {
         let token = match &*self.token {
-            Token::Source => kind.token(content)?,
+            Token::Source => kind.token(content).map_err(wrong)?,
             Token::Payload(token) | Token::RawId(token) => token(payload),
-            Token::Selected(selector) => selector.token(&content.text),
+            Token::Selected(selector) => {
+                let token = selector.token(&content.text);
+                token.map_err(|reason| InvokeError::Undecodable { reason })?
+            }
         };
         let Some(token) = token.filter(|token| !token.is_empty()) else {
             return Ok(None);
@@ -204,9 +202,6 @@ impl<T> KeySource<T> {
             Token::Payload(_) | Token::Selected(_) => Key::of_operation(operation, token),
         };
         let scope = self.scope.as_ref().and_then(|scope| scope(payload));
-        if scope.as_deref().is_some_and(is_blank) {
-            return Err(KindError::BlankScope);
-        }
         Ok(Some(match confined(tenant, scope) {
             Some(scope) => key.scope(scope),
             None => key,
@@ -214,12 +209,14 @@ impl<T> KeySource<T> {
     }
 }
 
-/// Confines a scope to the tenant that Lambda names for the invocation.
+/// Confines a scope to the tenant that Lambda names for the invocation. A blank one stays blank, so
+/// that its key is refused.
 fn confined(tenant: Option<&str>, scope: Option<String>) -> Option<String> {
     let Some(tenant) = tenant.filter(|tenant| !tenant.is_empty()) else {
         return scope;
     };
     Some(match scope {
+        Some(scope) if is_blank(&scope) => scope,
         // It is never another tenant's own id: Lambda takes no bracket there.
         Some(scope) => Value::from(vec![tenant, scope.as_str()]).to_string(),
         None => tenant.to_owned(),
@@ -281,7 +278,9 @@ impl Selector {
     /// The expression is compiled once, here. One that fails on an event, because a function was
     /// given the wrong type, finds nothing in it. Numbers beyond 64 bits lose digits, and `7` and
     /// `7.0` are not equal; a pointer keeps all digits, and takes each spelling of a number for the
-    /// same.
+    /// same. JSON with half of a surrogate pair, with a number beyond a double's range or of more
+    /// than 127 levels can't be read: such an event fails as
+    /// [`Undecodable`](super::InvokeError::Undecodable).
     ///
     /// ```
     /// use lambda_idempotency::invoke::Selector;
@@ -300,8 +299,8 @@ impl Selector {
         Ok(Self(JsonSelector::jmespath(expression)?))
     }
 
-    /// Takes the token from a text, where there is one.
-    pub(super) fn token(&self, text: &str) -> Option<String> {
+    /// Takes the token from a text, where there is one. An error says why it can't read the text.
+    pub(super) fn token(&self, text: &str) -> Result<Option<String>, String> {
         self.0.token(text)
     }
 }

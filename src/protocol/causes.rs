@@ -123,6 +123,13 @@ pub(crate) fn text_of<E: Display + 'static>(error: &E) -> String {
     }
 }
 
+/// Gives the causes of an error as they follow its own text.
+pub(crate) fn causes_of<E: Display + 'static>(error: &E) -> String {
+    let text = text_of(error);
+    let causes = text.strip_prefix(error.to_string().as_str());
+    causes.unwrap_or_default().to_owned()
+}
+
 /// Gives an error's text without the link to the guide that ends it: the error around it has a link
 /// of its own, and a text has one link.
 pub(crate) fn unlinked(error: &(impl Display + ?Sized)) -> String {

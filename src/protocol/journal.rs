@@ -256,8 +256,8 @@ pub enum SagaStatus {
     Compensating,
     /// Its completed steps are undone.
     Compensated,
-    /// Its handler failed permanently without [`Saga::abort`](crate::Saga::abort), so that its completed
-    /// steps are not undone.
+    /// Its completed steps are not undone: its handler failed permanently without
+    /// [`Saga::abort`](crate::Saga::abort), or an operator ended it while it compensated.
     Failed,
     /// An operator must settle one of its steps, or of its compensations.
     Stuck,
@@ -323,6 +323,21 @@ impl SagaState {
                 ..Self::default()
             },
         })
+    }
+
+    /// Tells whether it is compensated: each step that was confirmed is undone, or was settled as failed.
+    pub(crate) fn is_undone(&self, journal: &Journal) -> bool {
+        let state = |name: &str| journal.get(name).map(|entry| &entry.state);
+        let is_undone = |step: &str| {
+            state(step) == Some(&StepState::Failed)
+                || matches!(state(&undo_of(step)), Some(StepState::Confirmed(_)))
+        };
+        if self.is_erased {
+            // Its list of them is erased, too: each step counts.
+            let mut steps = journal.iter().filter(|(name, _)| is_step_name(name));
+            return steps.all(|(step, _)| is_undone(step));
+        }
+        self.failure.is_some() && self.confirmed.iter().all(|step| is_undone(step))
     }
 
     /// Tells whether an operator must settle an entry, and has not done so.

@@ -41,8 +41,8 @@ const SEPARATOR: &str = "\u{1f}";
 /// token may serve two of them. The **scope** names the tenant: without one, two clients that
 /// choose the same token meet in one record, and one would be answered with the other's outcome.
 ///
-/// A key is checked when it is used: an empty token, one that is too long, or one with control
-/// characters is refused with [`Error::Key`](crate::Error::Key), before anything is written.
+/// A key is checked when it is used, before anything is written. A blank scope is refused with
+/// [`Error::Key`](crate::Error::Key), and so is a token that is empty, too long, or has control characters.
 ///
 /// ```
 /// use lambda_idempotency::Key;
@@ -158,7 +158,8 @@ impl Key {
         }
     }
 
-    /// Confines the key to one tenant. A raw id says all by itself: with a scope it is refused.
+    /// Confines the key to one tenant. A blank text names none, so that a key with it is
+    /// [refused](KeyError::BlankScope). A raw id says all by itself: with a scope it is refused.
     #[must_use]
     pub fn scope(mut self, tenant: impl Into<String>) -> Self {
         self.scope = Some(tenant.into());
@@ -220,6 +221,9 @@ impl Key {
                 };
                 Ok(RecordId::new(id, hash))
             }
+            Token::Text(_) if self.scope.as_deref().is_some_and(is_blank) => {
+                Err(KeyError::BlankScope)
+            }
             Token::Text(token) => {
                 let max = if self.is_of_source {
                     max_token_chars.max(DEFAULT_MAX_TOKEN_CHARS)
@@ -233,8 +237,7 @@ impl Key {
     }
 
     fn derive_id(&self, namespace: &Namespace, token: &str) -> RecordId {
-        // A scope that is absent and one that is empty are two identities: the marker keeps them
-        // apart.
+        // The marker says whether there is a scope.
         let (marker, scope) = match &self.scope {
             Some(scope) => (b"1", scope.as_bytes()),
             None => (b"0", [].as_slice()),
@@ -548,7 +551,6 @@ impl Namespace {
 
 /// Tells whether a scope names nobody: it is empty, or has no character that is seen. Unicode calls those
 /// without a width `Default_Ignorable_Code_Point`.
-#[cfg(any(feature = "batch", feature = "invoke", feature = "http"))]
 pub(crate) fn is_blank(text: &str) -> bool {
     let is_unseen = |character: char| {
         let is_ignorable = matches!(

@@ -100,8 +100,8 @@ pub enum Omission {
     /// The store didn't take it in time, beside the record.
     #[error("it was large, and the store did not take it in time")]
     NotKept,
-    /// The store remembers keys, and no outcomes.
-    #[error("its store keeps no outcomes")]
+    /// The store remembers keys, and no outcomes: a lossy window, which may take a new key for one that is done.
+    #[error("its store keeps no outcomes, and may have taken a new key for one that is done")]
     Forgotten,
     /// An operator has erased it.
     #[error("it was erased on request")]

@@ -194,9 +194,11 @@ impl SagaStatus {
         let state = SagaState::of(&record.journal)?;
         Some(match record.status {
             Status::Completed if state.failure.is_none() => Self::Completed,
-            Status::Failed if state.failure.is_none() && !state.is_erased => Self::Failed,
             // A handler may return a success from there.
-            Status::Completed | Status::Failed => Self::Compensated,
+            Status::Completed | Status::Failed if state.is_undone(&record.journal) => {
+                Self::Compensated
+            }
+            Status::Completed | Status::Failed => Self::Failed,
             _ if state.is_stuck(&record.journal) => Self::Stuck,
             _ if state.failure.is_some() => Self::Compensating,
             _ => Self::Running,

@@ -4,8 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::value::RawValue;
+use serde::de::IgnoredAny;
 
 use crate::protocol::fingerprint::{Fingerprint, canonical_text};
 use crate::protocol::pointer::Pointer;
@@ -39,19 +38,21 @@ impl JsonSelector {
         Ok(Self::Jmespath(Arc::new(query)))
     }
 
-    /// Finds the value in a text, as JSON text.
-    pub(crate) fn find<'a>(&self, text: &'a str) -> Option<Cow<'a, str>> {
-        match self {
+    /// Finds the value in a text, as JSON text. An error says why an expression can't read the text,
+    /// although it is JSON.
+    #[allow(clippy::unnecessary_wraps, reason = "a pointer reads any JSON")]
+    pub(crate) fn find<'a>(&self, text: &'a str) -> Result<Option<Cow<'a, str>>, String> {
+        Ok(match self {
             Self::Pointer(pointer) => pointer.find(text).map(Cow::Borrowed),
             #[cfg(feature = "jmespath")]
-            Self::Jmespath(query) => query.find(text).map(Cow::Owned),
-        }
+            Self::Jmespath(query) => query.find(text)?.map(Cow::Owned),
+        })
     }
 
     /// Makes the token of the value in a text; `None` where there is none, or where it identifies
     /// nothing.
-    pub(crate) fn token(&self, text: &str) -> Option<String> {
-        of_json(&self.find(text)?)
+    pub(crate) fn token(&self, text: &str) -> Result<Option<String>, String> {
+        Ok(self.find(text)?.and_then(|json| of_json(&json)))
     }
 }
 
@@ -66,127 +67,62 @@ impl fmt::Display for JsonSelector {
     }
 }
 
-/// Makes the token of a JSON text; `None` where the text identifies nothing.
+/// Tells whether a text is JSON. A number in it may be beyond a double's range, a string may have half
+/// of a surrogate pair, and its depth has no limit.
+fn is_json(text: &str) -> bool {
+    serde_json::from_str::<IgnoredAny>(text).is_ok()
+}
+
+/// Makes the token of a JSON text; `None` where the text identifies nothing. A list or an object is
+/// hashed, so that it fits whatever its length, and so is what can't be decoded.
 fn of_json(json: &str) -> Option<String> {
-    match json.trim_start().bytes().next()? {
+    let text = match json.trim_start().bytes().next()? {
+        b'n' => return None,
+        b'[' | b'{' if lacks_a_part(json) => return None,
+        b'[' | b'{' => None,
         b'"' => serde_json::from_str(json).ok(),
-        b'n' => None,
-        b'[' | b'{' => of_parts(json),
         _ => canonical_text(json.as_bytes()),
-    }
-}
-
-/// Hashes an identity of several parts, so that it fits whatever its length. One that lacks a part, or a
-/// part of a part, would be shared by all that lack it.
-fn of_parts(json: &str) -> Option<String> {
-    let seen = Seen::of(json).or_else(|| Seen::of_text(json))?;
-    (seen.values > 1 && !seen.lacks).then(|| Fingerprint::json(json.as_bytes()).as_str().to_owned())
-}
-
-/// What was seen of a JSON value. The value isn't kept: hostile text takes a hundred times its size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seen {
-    /// The number of values, this one and those in it.
-    values: usize,
-    /// It is or has a `null` or an empty string.
-    lacks: bool,
-}
-
-impl Seen {
-    const VALUE: Self = Self {
-        values: 1,
-        lacks: false,
     };
-    const NOTHING: Self = Self {
-        values: 1,
-        lacks: true,
-    };
-
-    /// Looks at a JSON text; `None` where it is none, or is nested deeper than 128 levels.
-    fn of(json: &str) -> Option<Self> {
-        serde_json::from_str(json).ok()
-    }
-
-    /// Looks at the text of what can't be read, such as a number beyond a double's range, or half of a
-    /// surrogate pair: it lacks nothing where nothing looks so.
-    fn of_text(json: &str) -> Option<Self> {
-        let json = serde_json::from_str::<&RawValue>(json).ok()?.get();
-        Some(Self {
-            values: 2,
-            lacks: json.contains("null") || json.contains(r#""""#),
-        })
-    }
-
-    fn with(self, part: Self) -> Self {
-        Self {
-            values: self.values + part.values,
-            lacks: self.lacks || part.lacks,
-        }
-    }
+    let hash = || Fingerprint::json(json.as_bytes()).as_str().to_owned();
+    text.or_else(|| is_json(json).then(hash))
 }
 
-impl<'de> Deserialize<'de> for Seen {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Looks)
+/// Tells whether a list or an object is empty, or has a `null` or an empty string, at any depth: its
+/// token would be shared by all that lack this part. Nothing is decoded: not every value can be, and
+/// decoded, hostile text takes a hundred times its size.
+fn lacks_a_part(json: &str) -> bool {
+    let mut chars = json.trim_start().chars();
+    chars.next();
+    if chars.as_str().trim_start().starts_with([']', '}']) {
+        return true;
     }
-}
-
-struct Looks;
-
-impl<'de> Visitor<'de> for Looks {
-    type Value = Seen;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Seen, E> {
-        Ok(Seen::NOTHING)
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Seen, E> {
-        Ok(Seen::VALUE)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Seen, E> {
-        Ok(Seen::VALUE)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Seen, E> {
-        Ok(Seen::VALUE)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Seen, E> {
-        Ok(Seen::VALUE)
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Seen, E> {
-        Ok(if text.is_empty() {
-            Seen::NOTHING
-        } else {
-            Seen::VALUE
-        })
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Seen, A::Error> {
-        let mut seen = Seen::VALUE;
-        while let Some(item) = items.next_element()? {
-            seen = seen.with(item);
+    while let Some(c) = chars.next() {
+        match c {
+            // Outside of strings, only `null` has an `n`.
+            'n' => return true,
+            '"' => {
+                let after = chars.as_str().strip_prefix('"').map(str::trim_start);
+                if after.is_some_and(|after| !after.starts_with(':')) {
+                    return true;
+                }
+                while let Some(c) = chars.next()
+                    && c != '"'
+                {
+                    if c == '\\' {
+                        chars.next();
+                    }
+                }
+            }
+            _ => {}
         }
-        Ok(seen)
     }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Seen, A::Error> {
-        let mut seen = Seen::VALUE;
-        while let Some((IgnoredAny, member)) = members.next_entry()? {
-            seen = seen.with(member);
-        }
-        Ok(seen)
-    }
+    false
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
@@ -248,12 +184,26 @@ mod tests {
             "[1,",
             "[null,1e400]",
             r#"["",1e400]"#,
+            r#"{"a\"" : "" }"#,
         ] {
             assert_eq!(of_json(json), None, "{json}");
         }
         let deep = format!("[1,{}1{}]", "[".repeat(200), "]".repeat(200));
-        for json in [r#"["t",1e400]"#, r#"["t","\ud800"]"#, &deep, r#"{"a":[]}"#] {
+        for json in [
+            r#"["annulled-7",1e400]"#,
+            r#"["a\"","\ud800"]"#,
+            r#"{"" : 7}"#,
+            &deep,
+            r#"{"a":[]}"#,
+        ] {
             assert!(of_json(json).is_some(), "{json}");
         }
+    }
+
+    #[test]
+    fn what_cannot_be_decoded_has_a_token_of_its_own() {
+        let all = [r#""\ud83d""#, r#""\ud83e""#, "1e99999999999999999999"];
+        let tokens = all.map(|json| of_json(json).unwrap());
+        assert_eq!(HashSet::from(tokens).len(), all.len());
     }
 }

@@ -180,6 +180,7 @@ fn a_body_that_may_be_read_in_two_ways_is_no_form() {
     for form in [
         "Application/X-WWW-Form-Urlencoded",
         "application/x-www-form-urlencoded ; charset=UTF-8",
+        "application/x-www-form-urlencoded; charset=\"UTF-8\";",
         "application/x-www-form-urlencoded;",
     ] {
         assert!(of(form), "{form}");

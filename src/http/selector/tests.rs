@@ -43,8 +43,17 @@ fn a_body_without_a_key_is_told_from_one_that_is_not_json() {
     ] {
         assert_eq!(id.absence(body.as_bytes()), expected, "{body}");
     }
+    assert_eq!(id.absence(b"\"\xff\""), Problem::BodyNotJson);
     let closure = Selector::closure(|_, _| None::<String>);
     assert_eq!(closure.absence(b"id=7"), Problem::KeyMissing);
+}
+
+#[cfg(feature = "jmespath")]
+#[test]
+fn a_body_that_an_expression_cannot_read_is_refused() {
+    let id = Selector::jmespath("id").unwrap();
+    let found = id.token(false, &parts("/"), None, br#"{"id": 7, "a": "\ud83d"}"#);
+    assert_eq!(found, Err(Problem::BodyNotJson));
 }
 
 #[test]
@@ -55,7 +64,6 @@ fn a_parameter_is_taken_from_the_path_and_decoded() {
     for (name, pattern, path, expected) in [
         ("id", "/orders/{id}", "/orders/17", "17"),
         ("id", "/orders/{id}", "/orders/a%20b%2F?x=1", "a b/"),
-        ("id", "/orders/{id}", "/orders/%ff", "%ff"),
         ("id", "/orders/{id}/lines", "/shop/orders/17/lines", "17"),
         ("shop", "/{shop}/{id}", "/7/17", "7"),
         ("rest", "/files/{rest+}", "/files/a/b", "a/b"),
@@ -65,6 +73,9 @@ fn a_parameter_is_taken_from_the_path_and_decoded() {
         let found = find(name, Some(pattern), path);
         assert_eq!(found, Ok(Some(expected.to_owned())), "{pattern}: {path}");
     }
+    let order = |path| find("id", Some("/orders/{id}"), path);
+    assert_eq!(order("/orders/%ff"), order("/orders/%FF"));
+    assert_ne!(order("/orders/%FF"), order("/orders/%25FF"));
     for pattern in [Some("/orders/{id}"), Some("/orders/cart"), None] {
         let found = find("cart", pattern, "/orders/17");
         assert_eq!(found, Err(Problem::Misconfigured), "{pattern:?}");

@@ -190,6 +190,7 @@ fn the_record_and_its_journal_give_the_status() {
         ..back.clone()
     };
     let (under_way, pending) = (Status::InProgress, || StepState::Pending);
+    let undone = || StepState::Confirmed(StepResult::Text("null".to_owned()));
     for (status, state, undo, expected) in [
         (under_way, &running, pending(), SagaStatus::Running),
         (under_way, &back, pending(), SagaStatus::Compensating),
@@ -201,8 +202,11 @@ fn the_record_and_its_journal_give_the_status() {
             StepState::Failed,
             SagaStatus::Compensating,
         ),
-        (Status::Failed, &back, pending(), SagaStatus::Compensated),
-        (Status::Completed, &back, pending(), SagaStatus::Compensated),
+        (Status::Failed, &back, undone(), SagaStatus::Compensated),
+        (Status::Completed, &back, undone(), SagaStatus::Compensated),
+        // An operator has ended it, and the charge stands.
+        (Status::Failed, &back, pending(), SagaStatus::Failed),
+        (Status::Completed, &back, pending(), SagaStatus::Failed),
         (
             Status::Completed,
             &running,
@@ -215,6 +219,19 @@ fn the_record_and_its_journal_give_the_status() {
     }
     let plain = Record::new(under_way, EpochSeconds(9));
     assert_eq!(SagaStatus::of(&plain), None);
+    // An operator has erased what the saga and its step returned.
+    let erased = StepState::Confirmed(StepResult::Omitted(Omission::Redacted));
+    for (undo, expected) in [
+        (undone(), SagaStatus::Compensated),
+        (StepState::Failed, SagaStatus::Failed),
+    ] {
+        let mut record = record(Status::Failed, &back, undo);
+        for name in [SAGA, "charge"] {
+            let entry = StepEntry::new(erased.clone(), 2, 1, AT);
+            record.journal.put(StepNote::new(name, entry));
+        }
+        assert_eq!(SagaStatus::of(&record), Some(expected));
+    }
 }
 
 #[test]

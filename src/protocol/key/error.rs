@@ -27,6 +27,9 @@ pub enum KeyError {
     /// The token holds a control character.
     #[error("the idempotency key holds a control character: send printable text{}", see!("key-control-character"))]
     ControlCharacter,
+    /// The scope is blank, so that all whose name is blank would share their keys.
+    #[error("the scope is blank: have the sender name its tenant, or set no scope where all share their keys{}", see!("scope-missing"))]
+    BlankScope,
     /// The operation has no name.
     #[error(
         "the operation is empty: name the work that must take effect once, for example `charge`{}", see!("operation-empty")
@@ -62,6 +65,7 @@ impl KeyError {
             Self::EmptyToken => "key_empty",
             Self::TokenTooLong { .. } => "key_too_long",
             Self::ControlCharacter => "key_control_character",
+            Self::BlankScope => "scope_missing",
             Self::EmptyOperation => "operation_empty",
             Self::RawIdWithScope => "raw_id_with_scope",
             Self::IdTooLong { .. } => "raw_id_too_long",

@@ -37,7 +37,6 @@ fn every_part_of_the_identity_changes_the_id() {
         resolve(&Key::new("refund", "t")).unwrap(),
         resolve(&Key::new("charge", "u")).unwrap(),
         resolve(&Key::new("charge", "t").scope("a")).unwrap(),
-        resolve(&Key::new("charge", "t").scope("")).unwrap(),
         other_namespace,
     ] {
         assert_ne!(base, other);
@@ -49,6 +48,20 @@ fn no_delimiter_reaches_another_tenants_record() {
     let mine = resolve(&Key::new("charge", "b#c").scope("a")).unwrap();
     let theirs = resolve(&Key::new("charge", "c").scope("a#b")).unwrap();
     assert_ne!(mine, theirs);
+}
+
+#[test]
+fn a_scope_that_names_nobody_is_refused() {
+    for scope in [
+        "",
+        " ",
+        "\t\u{3000}\u{0}",
+        "\u{200b}",
+        "\u{202e}\u{2069}\u{3164}\u{fe0f}\u{e0041}\u{2800}",
+    ] {
+        let key = Key::new("charge", "t").scope(scope);
+        assert_eq!(resolve(&key), Err(KeyError::BlankScope), "{scope:?}");
+    }
 }
 
 #[test]

@@ -28,7 +28,7 @@ impl<'de> Visitor<'de> for Part<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
         let mut found = None;
         while let Some(Name(name)) = members.next_key()? {
-            if name == self.0 {
+            if name == self.0.as_bytes() {
                 found = Some(members.next_value()?);
             } else {
                 members.next_value::<IgnoredAny>()?;
@@ -50,9 +50,9 @@ impl<'de> Visitor<'de> for Part<'_> {
     }
 }
 
-/// The name of a member, unescaped.
+/// The name of a member, unescaped. As bytes it may have half of a surrogate pair.
 #[derive(Deserialize)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+struct Name<'a>(#[serde(borrow)] Cow<'a, [u8]>);
 
 /// Parses an index (RFC 6901, 4): digits, without a sign or a leading zero.
 fn index(name: &str) -> Option<usize> {

@@ -74,3 +74,11 @@ fn of_a_name_that_is_there_twice_the_last_counts_and_what_is_no_json_has_no_part
     assert_eq!(find("/a", r#"{"a": 1} 2"#), None);
     assert_eq!(find("/a", r#"{"a": 1"#), None);
 }
+
+#[test]
+#[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
+fn what_cannot_be_decoded_hides_nothing() {
+    let text = r#"{"\ud83d": "\ud83d", "a": 1e400, "\u0062": 2}"#;
+    assert_eq!(find("/a", text), Some("1e400"));
+    assert_eq!(find("/b", text), Some("2"));
+}

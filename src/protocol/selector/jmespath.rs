@@ -4,6 +4,8 @@ use std::fmt;
 
 use jmespath::{Expression, Variable, compile};
 
+use crate::protocol::selector::is_json;
+
 /// Holds a compiled expression.
 pub(crate) struct Query(Expression<'static>);
 
@@ -17,13 +19,16 @@ impl Query {
         })
     }
 
-    /// Finds a value in a text, as JSON text.
-    pub(super) fn find(&self, text: &str) -> Option<String> {
-        let body = Variable::from_json(text).ok()?;
-        let found = self.0.search(body).ok()?;
-        (!found.is_expref())
-            .then(|| serde_json::to_string(&found).ok())
-            .flatten()
+    /// Finds a value in a text, as JSON text. An error is the parser's reason, which quotes nothing: the
+    /// text is JSON, but not all of it can be decoded.
+    pub(super) fn find(&self, text: &str) -> Result<Option<String>, String> {
+        let body = match Variable::from_json(text) {
+            Ok(body) => body,
+            Err(reason) if is_json(text) => return Err(reason),
+            Err(_) => return Ok(None),
+        };
+        let found = self.0.search(body).ok().filter(|found| !found.is_expref());
+        Ok(found.and_then(|found| serde_json::to_string(&found).ok()))
     }
 }
 
@@ -47,7 +52,7 @@ mod tests {
     fn find(expression: &str) -> Option<String> {
         let text =
             r#"{"detail": {"tenant": "t-1", "order": 17, "lines": [{"id": "a"}, {"id": "b"}]}}"#;
-        Query::compile(expression).unwrap().find(text)
+        Query::compile(expression).unwrap().find(text).unwrap()
     }
 
     #[test]
@@ -69,6 +74,21 @@ mod tests {
         assert_eq!(find("detail.nothing").as_deref(), Some("null"));
         assert_eq!(find("join('-', [detail.tenant, detail.nothing])"), None);
         assert_eq!(find("&detail"), None);
+    }
+
+    #[test]
+    fn json_that_cannot_be_decoded_is_not_taken_for_one_without_the_value() {
+        let id = Query::compile("id").unwrap();
+        let deep = format!(r#"{{"id":7,"a":{}{}}}"#, "[".repeat(200), "]".repeat(200));
+        for text in [
+            r#"{"id":7,"a":"\ud83d"}"#,
+            r#"{"id":7,"\ud83d":1}"#,
+            r#"{"id":7,"a":1e400}"#,
+            &deep,
+        ] {
+            assert!(id.find(text).is_err(), "{text}");
+        }
+        assert_eq!(id.find("id=7"), Ok(None));
     }
 
     #[test]
