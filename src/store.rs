@@ -94,7 +94,8 @@ pub trait Store: Send + Sync + 'static {
 
     /// Carries out several writes, answered in their order, each as [`write`](Self::write) does. No
     /// id may occur twice. One that can't leave in a group, or that the group
-    /// didn't settle, may be answered with [`StoreError::NotSent`]: its caller sends it by `write`.
+    /// didn't settle, may be answered with [`StoreError::NotSent`], which is
+    /// [`uncertain`](StoreError::uncertain) where it may have applied: its caller sends it by `write`.
     fn write_all(
         &self,
         writes: &[RecordWrite],

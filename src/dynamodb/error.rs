@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
-use aws_sdk_dynamodb::operation::batch_execute_statement::BatchExecuteStatementError;
 use aws_sdk_dynamodb::operation::batch_get_item::BatchGetItemError;
 use aws_sdk_dynamodb::operation::get_item::GetItemError;
 use aws_sdk_dynamodb::operation::put_item::PutItemError;
@@ -121,7 +120,6 @@ impl Refusal for UpdateItemError {
 
 impl Refusal for GetItemError {}
 impl Refusal for BatchGetItemError {}
-impl Refusal for BatchExecuteStatementError {}
 
 /// Translates a request's failure; `action` is the permission that the request needs.
 pub(super) fn classify<E: StdError + ProvideErrorMetadata + 'static>(

@@ -2,8 +2,9 @@
 //!
 //! Each statement of a group is conditional and has its own answer. One that was throttled or in
 //! conflict is answered so, and holds up none of the others. One that can't leave in a group, or
-//! was not settled by it, is `NotSent`, and its caller sends it alone, which is safe. All are
-//! `NotSent` where the function lacks a permission that groups alone need, with one warning.
+//! was not settled by it, is `NotSent`, and its caller sends it alone, which is safe: where it may have
+//! applied, it is marked as uncertain, and is `Unavailable` by that. All are `NotSent` where the function
+//! lacks a permission that groups alone need, with one warning.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -15,10 +16,11 @@ use futures_util::future::{FutureExt, join, join_all};
 use tokio::time::Instant;
 
 use super::change;
+use super::client;
 use super::layout::Item;
 use super::statement::{Statement, Statements, Verb};
 use super::store::DynamoDbStore;
-use crate::dynamodb::error::{Action, Met, throttled};
+use crate::dynamodb::error::{Action, Met, classify, throttled};
 use crate::protocol::key::RecordId;
 use crate::protocol::record::{Found, RecordWrite};
 use crate::store::{Answer, Store, StoreError};
@@ -42,7 +44,7 @@ pub(super) async fn write_all(
     deadline: Instant,
 ) -> Vec<Result<Answer, StoreError>> {
     let mut replies: Vec<Reply> = Vec::new();
-    replies.resize_with(writes.len(), || Some(Err(StoreError::NotSent)));
+    replies.resize_with(writes.len(), || Ok(Err(StoreError::NotSent)));
     let (inserts, updates) = join(
         execute(store, Verb::Insert, writes, deadline),
         execute(store, Verb::Update, writes, deadline),
@@ -54,7 +56,7 @@ pub(super) async fn write_all(
         }
     }
     let hidden = writes.iter().zip(&replies);
-    let hidden = hidden.filter(|(_, reply)| reply.is_none());
+    let hidden = hidden.filter(|(_, reply)| reply.is_err());
     let hidden: Vec<_> = hidden.map(|(write, _)| write.id().clone()).collect();
     let met = load_all(store, &hidden, deadline).await;
     let met = hidden.iter().zip(met).map(async |(id, met)| match met {
@@ -64,9 +66,9 @@ pub(super) async fn write_all(
     });
     let mut met = join_all(met).await.into_iter();
     let answers = replies.into_iter().map(|reply| {
-        reply.unwrap_or_else(|| match met.next() {
+        reply.unwrap_or_else(|left| match met.next() {
             // By itself it is answered with the record, which may be its own.
-            Some(Err(StoreError::Throttled(_))) => Err(StoreError::NotSent),
+            Some(Err(StoreError::Throttled(_))) => Err(left),
             // It was refused for certain, and a read that fails doesn't change that.
             met => Ok(Answer::Refused(met.and_then(Result::ok).flatten())),
         })
@@ -74,9 +76,9 @@ pub(super) async fn write_all(
     answers.collect()
 }
 
-/// The reply to one statement of a group; `None` where it was refused and doesn't show the record that
-/// it met: an INSERT's never does.
-type Reply = Option<Result<Answer, StoreError>>;
+/// The reply to one statement of a group; `Err` where it was refused and doesn't show the record that it
+/// met: an INSERT's never does. With this error its caller sends it alone.
+type Reply = Result<Result<Answer, StoreError>, StoreError>;
 
 /// Makes statements of the writes, in as few groups as they fit in.
 fn gather(store: &DynamoDbStore, verb: Verb, writes: &[&RecordWrite]) -> Vec<Vec<Statement>> {
@@ -131,7 +133,7 @@ async fn send(
 ) -> Vec<Reply> {
     let size = group.len();
     let all = |error: &dyn Fn() -> StoreError| {
-        let replies = std::iter::repeat_with(|| Some(Err(error())));
+        let replies = std::iter::repeat_with(|| Ok(Err(error())));
         replies.take(size).collect()
     };
     let not_sent = || all(&|| StoreError::NotSent);
@@ -153,55 +155,48 @@ async fn send(
             .set_statements(Some(statements))
             .send(),
     );
-    let output = match store.call(action.name(), deadline, request).await {
-        Ok(Ok(output)) => output,
-        Err(StoreError::Denied(_)) => {
-            store.denied.note(action, &store.table);
-            return not_sent();
-        }
-        // The whole group failed, by the network or the deadline: no time is left for single
-        // requests.
+    let (reply, is_silent) = match client::in_time(deadline, request).await {
+        Ok(replied) => replied,
+        // No time is left for single requests.
         Err(StoreError::Timeout) => return all(&|| StoreError::Timeout),
-        Err(error @ (StoreError::Throttled(_) | StoreError::Unavailable(_))) => {
-            return all(&|| copy(&error));
-        }
-        Ok(Err(_)) | Err(_) => return not_sent(),
+        Err(_) => return not_sent(),
     };
-    let mut replies: Vec<_> = output
-        .responses()
-        .iter()
-        .map(|response| read(store, action, response))
-        .collect();
-    replies.resize_with(size, || Some(Err(StoreError::NotSent)));
+    let output = match reply {
+        Ok(output) => output,
+        Err(error) => {
+            let failed = || match classify(&store.table, &store.layout, action.name(), &error) {
+                // A single request would meet the same.
+                error @ (StoreError::Throttled(_) | StoreError::Unavailable(_)) => error,
+                StoreError::Denied(_) => {
+                    store.denied.note(action, &store.table);
+                    StoreError::NotSent
+                }
+                _ => StoreError::NotSent,
+            };
+            return all(&|| failed().uncertain_if(is_silent));
+        }
+    };
+    // An earlier send of the group may have applied what the last one answers with an error.
+    let mark = |error: StoreError| error.uncertain_if(is_silent);
+    let replies = output.responses().iter().map(|response| {
+        let reply = read(store, action, response).map_err(mark);
+        reply.map(|answer| answer.map_err(mark))
+    });
+    let mut replies: Vec<_> = replies.collect();
+    replies.resize_with(size, || Ok(Err(StoreError::NotSent.uncertain())));
     replies
-}
-
-/// Copies the error of a whole group, which can't be cloned, for one of its writes.
-fn copy(error: &StoreError) -> StoreError {
-    let copy = match error {
-        StoreError::Unavailable(cause) if !error.is_uncertain() => {
-            return StoreError::Unavailable(cause.to_string().into());
-        }
-        StoreError::Unavailable(_) => StoreError::Conflict,
-        _ => throttled(),
-    };
-    // An earlier send of the group had no answer.
-    if error.is_uncertain() {
-        copy.uncertain()
-    } else {
-        copy
-    }
 }
 
 fn read(store: &DynamoDbStore, action: Action, response: &BatchStatementResponse) -> Reply {
     let Some(error) = response.error() else {
-        return Some(Ok(Answer::Applied(None)));
+        return Ok(Ok(Answer::Applied(None)));
     };
-    Some(Err(match error.code() {
-        Some(Code::DuplicateItem) => return None,
+    Ok(Err(match error.code() {
+        Some(Code::DuplicateItem) => return Err(StoreError::NotSent),
         Some(Code::ConditionalCheckFailed) => {
-            let item = Met::of(error.item()).0?;
-            return Some(Ok(Answer::Refused(Some(store.layout.read(&item)))));
+            let Met(met) = Met::of(error.item());
+            let item = met.ok_or(StoreError::NotSent)?;
+            return Ok(Ok(Answer::Refused(Some(store.layout.read(&item)))));
         }
         Some(
             Code::ThrottlingError
@@ -213,8 +208,12 @@ fn read(store: &DynamoDbStore, action: Action, response: &BatchStatementResponse
             store.denied.note(action, &store.table);
             StoreError::NotSent
         }
+        // By itself its answer says more.
+        Some(
+            Code::ValidationError | Code::ResourceNotFound | Code::ItemCollectionSizeLimitExceeded,
+        ) => StoreError::NotSent,
         // It may have applied: its owner shows that when it is sent again.
-        _ => StoreError::NotSent,
+        _ => StoreError::NotSent.uncertain(),
     }))
 }
 

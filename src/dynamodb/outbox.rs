@@ -153,7 +153,8 @@ impl Outbox {
             aggregate,
             data: serde_json::to_string(data)?,
             recorded_at: claim.now(),
-            transaction: claim.key_hash().to_owned(),
+            // A rerun with new keys makes events beside those of the run before.
+            transaction: format!("{}.{}", claim.key_hash(), claim.generation()),
             position: claim.collected().count_of(is_before),
             is_published: false,
             is_parked: false,

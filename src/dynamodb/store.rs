@@ -166,12 +166,7 @@ impl DynamoDbStore {
                     return Ok(Err(item.map(|item| self.layout.read(&item))));
                 }
                 let error = classify(&self.table, &self.layout, action, &error);
-                // One that had no answer says so itself.
-                Err(if is_silent && !error.is_unreachable() {
-                    error.uncertain()
-                } else {
-                    error
-                })
+                Err(error.uncertain_if(is_silent))
             }
         }
     }

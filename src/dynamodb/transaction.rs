@@ -59,7 +59,7 @@ async fn send(
         .customize()
         .config_override(client::sent_once(&store.client))
         .send();
-    let (reply, _) = client::in_time(deadline, Box::pin(request)).await?;
+    let (reply, is_silent) = client::in_time(deadline, Box::pin(request)).await?;
     match reply {
         Ok(_) => Ok(Committed::Applied),
         Err(error) => match error.as_service_error() {
@@ -79,7 +79,8 @@ async fn send(
             }
             _ => {
                 let tables = tables(store, &commit);
-                Err(classify(&tables, &store.layout, ACTIONS, &error))
+                let error = classify(&tables, &store.layout, ACTIONS, &error);
+                Err(error.uncertain_if(is_silent))
             }
         },
     }

@@ -71,8 +71,8 @@ impl StoreError {
 
     /// Notes that the write may have applied, although the store has answered: an earlier send of it had
     /// no answer, or too few replicas have it. The engine then releases what it may hold, and counts the
-    /// store as reached. A kind that has no source stays as it is; in another the store's own error is
-    /// the source's source.
+    /// store as reached. `Conflict` and `NotSent` become `Unavailable`, `Timeout` and `TooLarge` stay as
+    /// they are; in another kind the store's own error is the source's source.
     #[must_use]
     pub fn uncertain(self) -> Self {
         let source = |source| Uncertain(source).into();
@@ -83,9 +83,28 @@ impl StoreError {
             Self::Denied(error) => Self::Denied(source(error)),
             Self::Misconfigured(error) => Self::Misconfigured(source(error)),
             Self::Rejected(error) => Self::Rejected(source(error)),
-            error @ Self::Conflict => Self::Unavailable(source(error.into())),
+            error @ (Self::Conflict | Self::NotSent) => Self::Unavailable(source(error.into())),
             other => other,
         }
+    }
+
+    /// Marks it as [`uncertain`](Self::uncertain), where another send of the write had no answer. An error
+    /// that says by itself that the write may have applied stays as it is.
+    pub(crate) fn uncertain_if(self, is_silent: bool) -> Self {
+        if is_silent && !self.may_have_applied() {
+            self.uncertain()
+        } else {
+            self
+        }
+    }
+
+    /// Tells whether a group leaves the write to its caller, who sends it alone.
+    pub(crate) fn is_left_to_caller(&self) -> bool {
+        let mark = self
+            .source()
+            .and_then(<dyn StdError>::downcast_ref::<Uncertain>);
+        let marked = mark.and_then(|Uncertain(error)| error.downcast_ref::<Self>());
+        matches!(marked.unwrap_or(self), Self::NotSent)
     }
 
     /// Tells whether the same request may succeed a moment later.

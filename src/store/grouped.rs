@@ -272,8 +272,9 @@ impl Groups {
         };
         match answer {
             // It can't leave with a group, or didn't in time, or the group didn't settle it.
-            Ok(Err(StoreError::NotSent)) if Instant::now() < deadline => {
-                request.send_alone(store, deadline).await
+            Ok(Err(left)) if left.is_left_to_caller() && Instant::now() < deadline => {
+                let answer = request.send_alone(store, deadline).await;
+                answer.map_err(|error| error.uncertain_if(left.is_uncertain()))
             }
             // The group's task may have ended without an answer: the runtime stops, or the store has
             // panicked.

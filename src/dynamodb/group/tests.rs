@@ -123,6 +123,12 @@ fn is_not_sent<T>(answer: &Result<T, StoreError>) -> bool {
     matches!(answer, Err(StoreError::NotSent))
 }
 
+/// The caller sends it alone, and hears that it may have applied.
+fn is_uncertain<T>(answer: &Result<T, StoreError>) -> bool {
+    let is_left = |error: &StoreError| error.is_left_to_caller() && error.is_uncertain();
+    answer.as_ref().is_err_and(is_left)
+}
+
 #[tokio::test(start_paused = true)]
 async fn two_writes_of_a_kind_leave_in_one_request_and_one_alone_by_itself() {
     let wire = Wire::answering([statements(&[applied(), applied()])]);
@@ -171,7 +177,7 @@ async fn a_write_without_an_answer_is_left_to_its_caller_and_takes_none_of_the_n
     let answers = write_all(&wire.store(), &writes, soon()).await;
     for (position, answer) in answers.iter().enumerate() {
         if position == MOST_STATEMENTS - 1 {
-            assert!(is_not_sent(answer), "{answer:?}");
+            assert!(is_uncertain(answer), "{answer:?}");
         } else {
             assert!(
                 matches!(answer, Ok(Answer::Applied(None))),
@@ -285,24 +291,35 @@ async fn a_statement_that_may_have_applied_is_left_to_its_caller() {
         let wire = Wire::answering([statements(&answers)]);
         let answered = write_all(&wire.store(), &[claim(1), claim(2)], soon()).await;
         assert!(answered[0].is_ok(), "{answered:?}");
-        assert!(is_not_sent(&answered[1]), "{answered:?}");
+        assert!(is_uncertain(&answered[1]), "{answered:?}");
         assert_eq!(wire.actions(), ["BatchExecuteStatement"]);
     }
+    // One that was refused for certain gets the reason by itself.
+    let wire = Wire::answering([statements(&[applied(), failed("ValidationError")])]);
+    let answered = write_all(&wire.store(), &[claim(1), claim(2)], soon()).await;
+    assert!(is_not_sent(&answered[1]), "{answered:?}");
 }
 
 /// The table throttles the partition of a record that a claim met.
 #[tokio::test(start_paused = true)]
 async fn a_claim_is_sent_alone_where_the_table_leaves_out_the_record_that_it_met() {
-    let group = statements(&[failed("DuplicateItem"), failed("DuplicateItem")]);
-    let left = || items(&[id(0)], &[id(1)]);
-    let wire = Wire::answering([group, left(), left(), left(), left()]);
-    let answers = write_all(&wire.store(), &[claim(0), claim(1)], soon()).await;
-    let is_shown = matches!(answers[0], Ok(Answer::Refused(Some(_))));
-    assert!(is_shown && is_not_sent(&answers[1]), "{answers:?}");
-    assert_eq!(
-        wire.actions().last().map(String::as_str),
-        Some("BatchGetItem")
-    );
+    // The record may be its own where an earlier send of the group had no answer.
+    for is_silent in [false, true] {
+        let silent = is_silent.then(|| error(500, "InternalServerError"));
+        let group = statements(&[failed("DuplicateItem"), failed("DuplicateItem")]);
+        let left = items(&[id(0)], &[id(1)]);
+        let wire = Wire::answering(silent.into_iter().chain([group, left]));
+        let store = wire.retrying(RetryConfig::standard().with_max_attempts(2));
+        let answers = write_all(&store, &[claim(0), claim(1)], soon()).await;
+        let is_shown = matches!(answers[0], Ok(Answer::Refused(Some(_))));
+        let is_left = [is_not_sent(&answers[1]), is_uncertain(&answers[1])];
+        assert!(is_shown, "{answers:?}");
+        assert_eq!(is_left, [!is_silent, is_silent], "{answers:?}");
+        assert_eq!(
+            wire.actions().last().map(String::as_str),
+            Some("BatchGetItem")
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -330,15 +347,20 @@ async fn a_group_that_never_arrives_is_not_sent_again_one_by_one() {
 
 #[tokio::test(start_paused = true)]
 async fn a_group_that_was_refused_after_a_send_without_an_answer_may_have_applied() {
-    for (code, is_throttled) in [
-        ("ThrottlingException", true),
-        ("TransactionConflictException", false),
+    let each = |code| statements(&[failed(code), failed(code)]);
+    for (refusal, is_throttled) in [
+        (error(400, "ThrottlingException"), true),
+        (error(400, "TransactionConflictException"), false),
+        (error(400, "AccessDeniedException"), false),
+        (each("ThrottlingError"), true),
+        (each("AccessDenied"), false),
     ] {
-        let wire = Wire::answering([error(500, "InternalServerError"), error(400, code)]);
+        let wire = Wire::answering([error(500, "InternalServerError"), refusal]);
         let store = wire.retrying(RetryConfig::standard().with_max_attempts(2));
         let answers = write_all(&store, &[claim(1), claim(2)], soon()).await;
         assert_eq!(wire.actions(), ["BatchExecuteStatement"; 2]);
         for answer in answers {
+            assert_eq!(is_uncertain(&answer), !is_throttled, "{answer:?}");
             let error = answer.unwrap_err();
             assert!(error.is_uncertain(), "{error:?}");
             assert_eq!(matches!(error, StoreError::Throttled(_)), is_throttled);

@@ -191,6 +191,14 @@ async fn a_transaction_without_an_answer_has_timed_out() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_transaction_that_a_5xx_answers_may_have_applied() {
+    for code in ["InternalServerError", "ThrottlingException"] {
+        let error = answered_by(error(503, code, "no")).await.unwrap_err();
+        assert!(error.may_have_applied(), "{error:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_transaction_whose_earlier_send_is_at_work_has_no_answer_yet() {
     let answer = answered_by(error(400, "TransactionInProgressException", "at work")).await;
     assert!(

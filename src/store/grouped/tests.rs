@@ -723,6 +723,36 @@ async fn what_a_group_left_open_is_sent_alone_and_holds_up_no_other() {
     assert_eq!(took, [zero, SLOW, zero, zero, SLOW, zero]);
 }
 
+/// Leaves the writes of a group to their callers, and throttles each by itself.
+struct Left(fn() -> StoreError);
+
+impl Store for Left {
+    async fn write(&self, _: &RecordWrite, _: Instant) -> Result<Answer, StoreError> {
+        Err(StoreError::Throttled("by itself".into()))
+    }
+
+    async fn load(&self, _: &RecordId, _: Instant) -> Result<Option<Found>, StoreError> {
+        Ok(None)
+    }
+
+    async fn write_all(&self, _: &[RecordWrite], _: Instant) -> Vec<Result<Answer, StoreError>> {
+        vec![Err((self.0)())]
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_its_group_may_have_applied_is_uncertain_whatever_it_meets_alone() {
+    let lefts: [fn() -> StoreError; 2] =
+        [|| StoreError::NotSent, || StoreError::NotSent.uncertain()];
+    for left in lefts {
+        let groups = Groups::new(Arc::new(Left(left)), true);
+        let deadline = Instant::now() + Duration::from_mins(1);
+        let error = groups.write(&claim(0), deadline).await.unwrap_err();
+        assert!(matches!(error, StoreError::Throttled(_)), "{error:?}");
+        assert_eq!(error.may_have_applied(), left().is_uncertain());
+    }
+}
+
 #[tokio::test]
 async fn it_conforms_as_the_store_that_it_is_around() {
     let store = GroupedStore::new(MemoryStore::new());

@@ -11,7 +11,7 @@ use crate::store::{Answer, StoreError};
 async fn write_all(bench: &Bench<'_>, group: &[RecordWrite]) -> Vec<Result<Answer, StoreError>> {
     let mut answers = bench.store.write_all(group, soon()).await;
     for (write, answer) in group.iter().zip(&mut answers) {
-        if matches!(answer, Err(StoreError::NotSent)) {
+        if answer.as_ref().is_err_and(StoreError::is_left_to_caller) {
             *answer = bench.store.write(write, soon()).await;
         }
     }
