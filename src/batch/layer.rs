@@ -361,11 +361,11 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     ///     Ok(String::from_utf8(object.body.collect().await?.to_vec())?)
     /// }
     /// ```
-    pub fn fetch<F, Fut, FetchError>(mut self, fetch: F) -> Self
+    pub fn fetch<F, Fut, FetchError, M>(mut self, fetch: F) -> Self
     where
         F: Fn(S3Pointer) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<String, FetchError>> + Send + 'static,
-        FetchError: fmt::Display + 'static,
+        FetchError: HandlerError<M>,
     {
         let quotes = self.config.once.logs_errors();
         self.config.reader.fetch = Some(Hook::new(fetch, quotes));
@@ -437,22 +437,22 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     ///     .handler(|message: sqs::Message<u64>| async move { Ok::<_, std::io::Error>(()) });
     /// # Ok::<(), lambda_idempotency::BuildError>(())
     /// ```
-    pub fn on_rejected<F, Fut, HookError>(self, hook: F) -> Self
+    pub fn on_rejected<F, Fut, HookError, M>(self, hook: F) -> Self
     where
         F: Fn(Src::Record, Rejected) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), HookError>> + Send + 'static,
-        HookError: fmt::Display + 'static,
+        HookError: HandlerError<M>,
     {
         let quotes = self.config.once.logs_errors();
         self.rejecting(quotes, hook)
     }
 
     /// Takes rejected messages, and logs the texts of the function's errors where they quote nothing.
-    pub(crate) fn rejecting<F, Fut, HookError>(mut self, logs_errors: bool, hook: F) -> Self
+    pub(crate) fn rejecting<F, Fut, HookError, M>(mut self, logs_errors: bool, hook: F) -> Self
     where
         F: Fn(Src::Record, Rejected) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), HookError>> + Send + 'static,
-        HookError: fmt::Display + 'static,
+        HookError: HandlerError<M>,
     {
         let hook = Hook::new(move |(message, why)| hook(message, why), logs_errors);
         self.config.hooks.on_rejected = Some(hook);

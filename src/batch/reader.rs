@@ -101,7 +101,7 @@ impl<S: Source, T> Reader<S, T> {
     }
 
     /// Reads a message, with what was fetched for it. Where nothing is protected, it has neither key
-    /// nor fingerprint if its tenant is blank, or if one of the closures for them panics: its handler
+    /// nor fingerprint if its key can't be read, or if one of the closures for them panics: its handler
     /// runs as if they were not there.
     pub(super) fn read(
         &self,
@@ -236,7 +236,7 @@ where
             return Ok(None);
         };
         let operation = key.shared_operation();
-        let record = identify(key).map_err(Reason::Key)?;
+        let record = identify(key).map_err(|error| Reason::of_obstacle(&error.into(), false))?;
         ready.key = Some(key.resolved(record.clone()));
         if let Some((leader, first, payload)) = self.leaders.get(&record) {
             // A raw id doesn't tell operations apart. Even one that nobody named doesn't change its

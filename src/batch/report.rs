@@ -9,11 +9,10 @@ use tokio::time::Instant;
 
 use crate::batch::Source;
 use crate::batch::source::BodyError;
-use crate::engine::error::{Error, ErrorKind, Obstacle};
+use crate::engine::error::{Error, Obstacle};
 use crate::engine::rejection::Rejection;
 use crate::envelope::EnvelopeError;
 use crate::protocol::causes;
-use crate::protocol::key::KeyError;
 use crate::protocol::record::Failure;
 
 #[cfg(test)]
@@ -29,8 +28,6 @@ pub(super) enum Reason {
     NotRun,
     /// The invocation's time was nearly over.
     OutOfTime,
-    /// The time of the message's own claim was over before it could start.
-    TooLate,
     /// An earlier message of its group was reported.
     GroupStopped,
     /// The message has no body, or one that can't be read.
@@ -49,9 +46,6 @@ pub(super) enum Reason {
         code: &'static str,
         detail: String,
     },
-    Key(KeyError),
-    /// The tenant that the layer's closure takes from the message is blank.
-    BlankScope,
     /// The message in this position, before it in the batch, has the same key and another body.
     Mismatch {
         leader: usize,
@@ -135,13 +129,10 @@ impl Reason {
             Self::NoBody(_) | Self::Envelope(_) | Self::Undecodable(_) => {
                 Some(Rejection::Undecodable)
             }
-            Self::Key(error) => Rejection::of_kind(ErrorKind::of_key(error)),
-            Self::BlankScope => Some(Rejection::UnusableKey),
             Self::Mismatch { .. } => Some(Rejection::Mismatch),
             Self::Run { rejection, .. } => *rejection,
             Self::NotRun
             | Self::OutOfTime
-            | Self::TooLate
             | Self::GroupStopped
             | Self::Panicked
             | Self::TimedOut
@@ -157,10 +148,6 @@ impl Reason {
         let (code, detail) = match self {
             Self::NotRun => ("not_run", "the message did not run"),
             Self::OutOfTime => ("out_of_time", "the invocation's time was nearly over"),
-            Self::TooLate => (
-                "too_late",
-                "the message waited until the time of its claim was over",
-            ),
             Self::GroupStopped => (
                 "group_stopped",
                 "an earlier message of its group was reported",
@@ -183,11 +170,6 @@ impl Reason {
             Self::TimedOut => (
                 "timed_out",
                 "the handler was ended before it was done: its time was over, or its lease could not be renewed",
-            ),
-            Self::Key(error) => return (error.code(), error.to_string().into()),
-            Self::BlankScope => (
-                "scope_missing",
-                "the tenant that `.scope(…)` takes from the message is blank: have its sender name the tenant, or return `None` where messages share their keys",
             ),
             Self::Mismatch { .. } => (
                 "mismatch",
@@ -297,11 +279,6 @@ pub(super) fn misconfigured(fates: &[Fate]) -> Option<String> {
     }
     fates.iter().find_map(|fate| match fate {
         Fate::Reported(Reason::Misconfigured { detail, .. }) => Some(detail.clone()),
-        Fate::Reported(Reason::Key(error))
-            if ErrorKind::of_key(error) == ErrorKind::Misconfigured =>
-        {
-            Some(error.to_string())
-        }
         _ => None,
     })
 }

@@ -4,7 +4,6 @@ use std::fmt::Display;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt;
 use serde::Serialize;
@@ -45,17 +44,6 @@ pub(super) struct MessageRun<Src: Source, T, E, Svc> {
     pub(super) message: Ready<Src, T>,
 }
 
-/// Holds the handler's result.
-enum Handled<R, E> {
-    Done(R),
-    Failed {
-        error: E,
-        is_permanent: bool,
-    },
-    /// The time of the claim was over before the handler could start.
-    TooLate,
-}
-
 impl<Src, T, E, Svc> MessageRun<Src, T, E, Svc>
 where
     Src: Source,
@@ -88,6 +76,17 @@ where
         let once = self.once.keep_for(retention);
         let once = once.in_place(Arc::clone(&self.place));
         let quotes = once.logs_errors();
+        let (mut handler, permanent) = (self.handler, self.permanent.as_ref());
+        let stop = self.times.map(|times| times.stop);
+        // A handler that is not ready holds no key, unless the message may wait for another attempt: a ready
+        // handler may keep others from being so.
+        if !once.waits() {
+            match within(stop, handler.ready()).await {
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return report(&error, permanent, quotes),
+                None => return Fate::Reported(Reason::OutOfTime),
+            }
+        }
         let run = match once.begin(key, fingerprint).await {
             Ok(Begun::Run(run)) => run,
             Ok(Begun::Replay(replayed)) => return replay(&replayed, quotes),
@@ -96,115 +95,87 @@ where
             }
             Err(obstacle) => return refuse(&obstacle, quotes),
         };
-        if self.times.is_some_and(Times::is_over) {
-            // The message is reported, whether its release succeeds or not.
-            let _ = run.not_started().await;
-            return Fate::Reported(Reason::OutOfTime);
+        match within(stop, handler.ready()).await {
+            Some(Ok(_)) if !self.times.is_some_and(Times::is_over) => {}
+            Some(Err(error)) => {
+                return end::<Svc::Response, _>(run, Err(error), permanent, quotes).await;
+            }
+            _ => {
+                // The message is reported, whether its release succeeds or not.
+                let _ = run.not_started().await;
+                return Fate::Reported(Reason::OutOfTime);
+            }
         }
         let (body, metadata) = *received;
         let message = Message {
             body,
             claim: run.claim().clone(),
             metadata,
-            stop_at: self.times.map(|times| times.stop),
+            stop_at: stop,
         };
-        let permanent = self.permanent.as_ref();
-        let is_called = AtomicBool::new(false);
-        let handling = Box::pin(handle(self.handler, message, permanent, &is_called));
-        let handling = AssertUnwindSafe(handling).catch_unwind();
+        // The call itself is inside, too: a handler may panic before it returns its future.
+        let calling = Box::pin(async move { handler.call(message).await });
+        let calling = AssertUnwindSafe(calling).catch_unwind();
         let until = self.times.map(|times| times.end);
         let until = until.filter(|_| once.ends_handlers());
-        let handled = within(until, run.while_renewed(handling)).await;
+        let done = within(until, run.while_renewed(calling)).await;
         // Where many runs end, the next message waits: a store that is slow to end them holds up the
         // start of others.
         let _ending = self.endings.acquire().await;
         self.place.leave();
         // The run's store calls end in time for the other messages' reply.
-        match handled.flatten() {
-            Some(Ok(handled)) => end(run, handled, permanent, quotes).await,
+        match done.flatten() {
+            Some(Ok(result)) => end(run, result, permanent, quotes).await,
             Some(Err(_)) => {
                 run.panicked().await;
                 Fate::Reported(Reason::Panicked)
             }
-            None if is_called.load(Ordering::Relaxed) => match run.timed_out(None).await {
+            None => match run.timed_out(None).await {
                 Error::TimedOut => Fate::Reported(Reason::TimedOut),
                 obstacle => refuse(&obstacle, quotes),
             },
-            // The service was never ready, so the work did not begin.
-            None => {
-                let _ = run.too_late().await;
-                Fate::Reported(Reason::TooLate)
-            }
         }
-    }
-}
-
-async fn handle<Src, T, E, Svc>(
-    mut service: Svc,
-    message: Message<Src, T>,
-    permanent: Option<&Permanent<E>>,
-    is_called: &AtomicBool,
-) -> Handled<Svc::Response, E>
-where
-    Src: Source,
-    Svc: Service<Message<Src, T>, Error = E>,
-{
-    let result = match service.ready().await {
-        // Since its claim the message has waited for the handler.
-        Ok(_) if message.claim.is_over() => return Handled::TooLate,
-        Ok(service) => {
-            is_called.store(true, Ordering::Relaxed);
-            service.call(message).await
-        }
-        Err(error) => Err(error),
-    };
-    match result {
-        Ok(value) => Handled::Done(value),
-        Err(error) => Handled::Failed {
-            is_permanent: is_permanent(permanent, &error),
-            error,
-        },
     }
 }
 
 /// Ends the run as the handler's result asks. `quotes` allows the reason to have the error's text.
 async fn end<R: Serialize, E: Display + 'static>(
     run: Run,
-    handled: Handled<R, E>,
+    result: Result<R, E>,
     permanent: Option<&Permanent<E>>,
     quotes: bool,
 ) -> Fate {
-    let (disposition, failed) = match handled {
-        Handled::TooLate => {
-            let _ = run.too_late().await;
-            return Fate::Reported(Reason::TooLate);
-        }
-        Handled::Done(value) => (run.completion(|| to_json(&value)), None),
-        Handled::Failed {
-            error,
-            is_permanent,
-        } => {
+    let (disposition, failed) = match result {
+        Ok(value) => (run.completion(|| to_json(&value)), None),
+        Err(error) => {
+            let is_permanent = is_permanent(permanent, &error);
             let disposition = Disposition::of_error(&error, is_permanent);
             (disposition, Some((error, is_permanent)))
         }
     };
     match run.ended(disposition).await {
         Ok(Ended::Replay(replayed)) => replay(&replayed, quotes),
-        Ok(ended) => failed.map_or(Fate::Done, |(error, is_permanent)| {
-            let is_final = is_permanent && !matches!(ended, Ended::Released);
-            Fate::Reported(Reason::of_error(&error, is_final, quotes))
+        Ok(_) => failed.map_or(Fate::Done, |(error, is_permanent)| {
+            Fate::Reported(Reason::of_error(&error, is_permanent, quotes))
         }),
         // The condition of a business write did not hold, and the handler may have an error of its
         // own for that.
         Err(Error::Refused(refusal)) => match refusal.into_answer::<E>() {
-            Ok(error) => {
-                let is_permanent = is_permanent(permanent, &error);
-                Fate::Reported(Reason::of_error(&error, is_permanent, quotes))
-            }
+            Ok(error) => report(&error, permanent, quotes),
             Err(refusal) => refuse(&Error::Refused(refusal), quotes),
         },
+        // The handler has failed permanently, and its saga still compensates.
+        Err(Error::InFlight { .. }) if let Some((error, _)) = &failed => {
+            Fate::Reported(Reason::of_error(error, false, quotes))
+        }
         Err(obstacle) => refuse(&obstacle, quotes),
     }
+}
+
+/// Reports an error of the handler's that is not stored.
+fn report<E: Display + 'static>(error: &E, permanent: Option<&Permanent<E>>, quotes: bool) -> Fate {
+    let is_permanent = is_permanent(permanent, error);
+    Fate::Reported(Reason::of_error(error, is_permanent, quotes))
 }
 
 /// Reads that an outcome was stored, not which: a source asks only whether the work is done, so a

@@ -50,8 +50,9 @@ pub struct Settings {
     /// # Ok::<(), lambda_idempotency::BuildError>(())
     /// ```
     pub source_retention: Option<Duration>,
-    /// The number of messages that run side by side; 0 is 1, and `usize::MAX` is no limit. Default:
-    /// 10, the default size of a batch.
+    /// The number of messages that run side by side; 0 is 1, and `usize::MAX` is no limit. A message
+    /// whose handler is not ready yet, as under tower's `ConcurrencyLimit`, is one of them, and has no
+    /// claim, unless messages [wait for other attempts](crate::Builder::in_flight). Default: 10, the default size of a batch.
     pub concurrency: usize,
     /// The window of keys that were met lately, where the source doesn't count deliveries: the
     /// record of a message that is in it is read first, instead of a claim that is refused. It is a

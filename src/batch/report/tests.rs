@@ -3,6 +3,7 @@
 use super::*;
 use crate::batch::reader::tests::{message, plan};
 use crate::protocol::causes::unlinked;
+use crate::protocol::key::KeyError;
 use crate::sqs::SqsEvent;
 
 #[test]
@@ -40,21 +41,18 @@ fn a_body_that_lacks_a_field_is_told_which() {
 #[test]
 fn what_no_retry_mends_is_rejected() {
     let garbled = serde_json::from_str::<u8>("garbled").unwrap_err();
+    let of_key = |error: KeyError| Reason::of_obstacle(&error.into(), false);
     for (reason, rejection) in [
         (Reason::NoBody(BodyError::MISSING), Rejection::Undecodable),
         (Reason::undecodable(&garbled, false), Rejection::Undecodable),
-        (Reason::Key(KeyError::Missing), Rejection::KeyMissing),
-        (Reason::Key(KeyError::EmptyToken), Rejection::UnusableKey),
-        (
-            Reason::of_obstacle(&KeyError::ControlCharacter.into(), false),
-            Rejection::UnusableKey,
-        ),
+        (of_key(KeyError::Missing), Rejection::KeyMissing),
+        (of_key(KeyError::ControlCharacter), Rejection::UnusableKey),
         (Reason::Mismatch { leader: 0 }, Rejection::Mismatch),
         (
             Reason::of_obstacle(&Error::Mismatch, false),
             Rejection::Mismatch,
         ),
-        (Reason::BlankScope, Rejection::UnusableKey),
+        (of_key(KeyError::BlankScope), Rejection::UnusableKey),
         (
             Reason::of_error(&std::fmt::Error, true, false),
             Rejection::Failed,
@@ -65,14 +63,12 @@ fn what_no_retry_mends_is_rejected() {
     for reason in [
         Reason::NotRun,
         Reason::OutOfTime,
-        Reason::TooLate,
         Reason::GroupStopped,
         Reason::Panicked,
         Reason::Leader,
-        Reason::Key(KeyError::EmptyOperation),
         Reason::of_error(&std::fmt::Error, false, false),
         Reason::of_obstacle(&Error::LeaseLost, false),
-        Reason::of_obstacle(&KeyError::EmptyOperation.into(), false),
+        of_key(KeyError::EmptyOperation),
     ] {
         assert_eq!(reason.rejection(), None, "{reason:?}");
     }
@@ -92,7 +88,7 @@ async fn a_message_in_flight_elsewhere_is_free_when_that_lease_ends() {
         Reason::of_obstacle(&Error::LeaseLost, false).free_at(),
         None
     );
-    assert_eq!(Reason::TooLate.free_at(), None);
+    assert_eq!(Reason::OutOfTime.free_at(), None);
 }
 
 #[test]

@@ -267,10 +267,13 @@ async fn a_message_that_follows_one_of_the_second_round_waits_for_it(server: Ser
         // Of the same key, with another body, and equal to each other: m-3 has more behind it, and leads.
         fifo("m-2", "p-1", 2, "b"),
         fifo("m-3", "p-1", 2, "c"),
-        fifo("m-4", "p-4", 2, "c"),
+        fifo("m-4", "p-4", 2, "b"),
+        fifo("m-5", "p-5", 2, "c"),
+        fifo("m-6", "p-6", 2, "c"),
         // The longest group begins first.
-        fifo("m-5", "p-5", 2, "a"),
-        fifo("m-6", "p-6", 2, "a"),
+        fifo("m-7", "p-7", 2, "a"),
+        fifo("m-8", "p-8", 2, "a"),
+        fifo("m-9", "p-9", 2, "a"),
     ];
     assert_eq!(deliver(&mut worker, batch).await, NOTHING);
     let taken = [(Rejection::Failed, "m-1"), (Rejection::Mismatch, "m-3")];

@@ -1,4 +1,4 @@
-//! A message is claimed when its turn has come and a place is free, and doesn't start when the time of its claim is over.
+//! A message is claimed when its turn has come, a place is free, and its handler is ready.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -9,10 +9,9 @@ use lambda_idempotency::sqs::Order;
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::{Begun, Disposition, InFlight, Key};
 use tokio::time::{Instant, Sleep, sleep};
-use tower::Layer;
+use tower::{Layer, ServiceBuilder};
 
 use super::*;
-use crate::metrics::Counted;
 
 /// The time that a claim lasts; its lease in the table is longer by the margin.
 const LEASE: Duration = Duration::from_secs(10);
@@ -223,10 +222,12 @@ async fn a_message_that_has_its_place_again_claims_with_all_of_its_time() {
         let failed = Disposition::Release(Some("failed".into()));
         elsewhere.end(failed).await.unwrap();
     };
+    // The first one must not be what keeps the second one's handler from being ready.
+    let limited = ServiceBuilder::new().concurrency_limit(1);
     let mut worker = bench
         .layer()
         .settings(|settings| settings.concurrency = 1)
-        .handler(bench.handler());
+        .layer(limited.service_fn(bench.handler()));
     let delivered = deliver(&mut worker, messages(&[0, 15]));
     let (reported, ()) = tokio::join!(delivered, fails);
     assert_eq!(reported, NOTHING);
@@ -280,52 +281,18 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_whose_handler_is_ready_after_its_claims_time_is_released() {
-    for (seconds, starts) in [(9, true), (10, false)] {
-        let bench = Bench::new();
-        let reluctant = Reluctant::new(seconds, bench.handler());
-        let mut worker = bench.layer().layer(reluctant);
-        let reported = deliver(&mut worker, messages(&[0])).await;
-        assert_eq!(
-            reported.is_empty(),
-            starts,
-            "after {seconds} s: {reported:?}"
-        );
-        let expected: &[_] = if starts { &[("m-1", 1)] } else { &[] };
-        assert_eq!(bench.take(), ran(expected));
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_claim_whose_message_could_not_start_in_its_time_is_counted() {
-    let counted = Counted::new();
+async fn a_message_is_claimed_when_its_handler_is_ready() {
     let bench = Bench::new();
     let mut worker = bench.layer().layer(Reluctant::new(12, bench.handler()));
-    deliver(&mut worker, messages(&[1, 1])).await;
-    let counts = counted.take();
-    let of = |name| counts.get(name).copied();
-    assert_eq!(
-        [of("executions"), of("too_late"), of("failures")],
-        [Some(2), Some(2), Some(2)],
-        "{counts:?}"
-    );
-}
+    let delivered = deliver(&mut worker, messages(&[0]));
+    let died = tokio::time::timeout(Duration::from_secs(11), delivered).await;
+    assert!(died.is_err(), "before the handler was ready");
+    let id = bench.once.record_id(&Key::new("charge", "m-1")).unwrap();
+    let found = bench.once.store().load(&id, Instant::now() + LEASE).await;
+    assert!(found.unwrap().is_none());
 
-#[tokio::test(start_paused = true)]
-async fn messages_that_are_released_before_they_start_use_up_no_attempts() {
-    let bench = Bench::new();
-    let mut worker = bench.layer().layer(Reluctant::new(12, bench.handler()));
-    for _ in 0..3 {
-        assert_eq!(deliver(&mut worker, messages(&[1])).await, ["m-1"]);
-    }
-    let attempts = Arc::new(Mutex::new(Vec::new()));
-    let seen = Arc::clone(&attempts);
-    let mut worker = bench.layer().handler(move |message: Message<u64>| {
-        seen.lock().unwrap().push(message.claim.attempt());
-        async { Ok(()) }
-    });
-    deliver(&mut worker, messages(&[1])).await;
-    assert_eq!(*attempts.lock().unwrap(), [1]);
+    assert_eq!(deliver(&mut worker, messages(&[0])).await, NOTHING);
+    assert_eq!(bench.take(), ran(&[("m-1", 10)]));
 }
 
 #[tokio::test(start_paused = true)]
