@@ -89,9 +89,9 @@
 //! | `Idempotency.Exhausted` | an attempt crashed, the last that is allowed | look, then release the record |
 //! | `Idempotency.Unreadable` | the record can't be read | look at the record |
 //! | `Idempotency.KeyMissing` | the event has no key | correct the caller |
-//! | `Idempotency.UnusableKey` | the key is too long, or has control characters | correct the caller |
+//! | `Idempotency.UnusableKey` | the key is too long or has control characters, or the tenant is blank | correct the caller |
 //! | `Idempotency.Undecodable` | the payload doesn't decode | correct the caller |
-//! | `Idempotency.WrongEvent` | the event is not one of the layer's source, invokes a durable execution, or has a blank tenant | correct the trigger or the tenant; take the layer off a durable function |
+//! | `Idempotency.WrongEvent` | the event is not one of the layer's source, or invokes a durable execution | correct the trigger; take the layer off a durable function |
 //! | `Idempotency.Misconfigured` | the layer has no key, or the store no table or permission | correct the function |
 //!
 //! A job of S3 Batch Operations gets each of them as the result of its task instead, with the word

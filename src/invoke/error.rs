@@ -35,7 +35,8 @@ pub enum InvokeError<E> {
         /// The reason says what the event lacks, without quoting it.
         reason: String,
     },
-    /// The payload doesn't decode as the handler's type. Nothing ran.
+    /// The payload doesn't decode as the handler's type, or the key's JMESPath expression can't read
+    /// it. Nothing ran.
     #[error("the payload doesn't decode: {reason}{}", see!("undecodable"))]
     Undecodable {
         /// The field that it lacks, or the kind of error, and the place; the payload is not quoted

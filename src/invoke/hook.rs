@@ -1,7 +1,6 @@
 //! Calls the hooks that may answer an event: for a rejected one, and for a replay.
 
 use std::fmt;
-use std::fmt::Display;
 use std::future::Future;
 
 use futures_util::TryFutureExt;
@@ -11,6 +10,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use crate::engine::Replay;
 use crate::engine::hook::Hook;
 use crate::engine::time::Times;
+use crate::protocol::causes::HandlerError;
 
 /// Holds a stored answer on its way to the caller of a retry, for the hook of
 /// [`InvokeLayer::on_replay`](super::InvokeLayer::on_replay). Its `Debug` shows the attempt alone.
@@ -37,12 +37,12 @@ pub(super) type AnswerHook<I> = Hook<I, serde_json::Result<Box<RawValue>>>;
 
 /// Makes a hook of a function. The text of its error, which may quote the event, is logged where
 /// `quotes` says so.
-pub(super) fn answering<I, F, Fut, R, E>(function: F, quotes: bool) -> AnswerHook<I>
+pub(super) fn answering<I, F, Fut, R, E, M>(function: F, quotes: bool) -> AnswerHook<I>
 where
     F: Fn(I) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<R, E>> + Send + 'static,
     R: Serialize,
-    E: Display + 'static,
+    E: HandlerError<M>,
 {
     let answering = move |input| function(input).map_ok(|answer| to_raw_value(&answer));
     Hook::new(answering, quotes)

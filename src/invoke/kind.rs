@@ -225,10 +225,6 @@ pub(in crate::invoke) enum KindError {
     S3BatchTasks,
     #[error("the object's key is no UTF-8 when it is URL-decoded")]
     S3BatchKey,
-    #[error(
-        "the tenant that `.scope(…)` takes from the payload is blank: have its sender name the tenant, or return `None` where events share their keys"
-    )]
-    BlankScope,
 }
 
 #[derive(Deserialize)]

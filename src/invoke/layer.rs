@@ -129,7 +129,7 @@ impl<T, E> InvokeLayer<T, E> {
     /// where the tokens are your own.
     ///
     /// All events for which it gives `None` share their tokens. An event for which it gives a blank
-    /// text fails with `Idempotency.WrongEvent`.
+    /// text fails with `Idempotency.UnusableKey`.
     ///
     /// In a function with Lambda's [tenant isolation][isolation], the tenant that Lambda names is
     /// part of each key without this method. With it, the scope is the JSON list of both:
@@ -196,12 +196,12 @@ impl<T, E> InvokeLayer<T, E> {
     ///     .handler(|event: Invocation<Payment>| async move { Ok::<_, std::io::Error>(()) });
     /// # Ok::<(), lambda_idempotency::BuildError>(())
     /// ```
-    pub fn on_rejected<F, Fut, R, HookError>(mut self, hook: F) -> Self
+    pub fn on_rejected<F, Fut, R, HookError, M>(mut self, hook: F) -> Self
     where
         F: Fn(Box<RawValue>, Rejection) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R, HookError>> + Send + 'static,
         R: Serialize,
-        HookError: fmt::Display + 'static,
+        HookError: HandlerError<M>,
     {
         let quotes = self.config.once.logs_errors();
         let hook = move |(event, why)| hook(event, why);
@@ -234,12 +234,12 @@ impl<T, E> InvokeLayer<T, E> {
     ///     });
     /// # Ok::<(), lambda_idempotency::BuildError>(())
     /// ```
-    pub fn on_replay<F, Fut, R, HookError>(mut self, hook: F) -> Self
+    pub fn on_replay<F, Fut, R, HookError, M>(mut self, hook: F) -> Self
     where
         F: Fn(ReplayedAnswer) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R, HookError>> + Send + 'static,
         R: Serialize,
-        HookError: fmt::Display + 'static,
+        HookError: HandlerError<M>,
     {
         let quotes = self.config.once.logs_errors();
         self.config.on_replay = Some(answering(hook, quotes));

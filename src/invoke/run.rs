@@ -29,7 +29,8 @@ use crate::invoke::error::{InvokeError, log, rejected};
 use crate::invoke::hook;
 use crate::invoke::hook::{AnswerHook, ReplayedAnswer};
 use crate::invoke::kind::s3_batch::Reply;
-use crate::invoke::reader::{Contents, Reader};
+use crate::invoke::kind::{KindError, is_durable};
+use crate::invoke::reader::{Contents, Reader, wrong};
 use crate::invoke::settings::Settings;
 use crate::protocol::key::KeyError;
 
@@ -116,6 +117,15 @@ impl<T: DeserializeOwned, E: Display + 'static> Config<T, E> {
     {
         let operation = self.operation(&context);
         let (tenant, is_passive) = (context.tenant_id.as_deref(), once.is_passive());
+        // A stored answer of one invocation would be replayed to the next, for as long as it is kept.
+        // It is no rejection: a hook's answer would go to the durable service, and hide that the layer doesn't
+        // belong there.
+        if !is_passive && is_durable(event.get()) {
+            return Err(Unanswered {
+                error: wrong(KindError::Durable),
+                rejection: None,
+            });
+        }
         let contents = self
             .reader
             .read(operation, event.get(), tenant, is_passive)?;
@@ -186,7 +196,7 @@ impl<T: DeserializeOwned, E: Display + 'static> Config<T, E> {
         };
         match run.ended(disposition).await {
             Ok(Ended::Replay(replayed)) => self.replay(event, &replayed, limits).await,
-            Ok(ended) => match answer {
+            Ok(_) => match answer {
                 Ok(_) if self.settings.without_answer => Ok(nothing()),
                 Ok(Ok(text)) => RawValue::from_string(text).map_err(|error| {
                     let reason = format!("the answer is no JSON (column {})", error.column());
@@ -198,9 +208,6 @@ impl<T: DeserializeOwned, E: Display + 'static> Config<T, E> {
                     completed_at: None,
                 }
                 .into()),
-                Err(error) if matches!(ended, Ended::Released) => {
-                    Err(InvokeError::Handler(error).into())
-                }
                 Err(error) => Err(self.handler_failed(error)),
             },
             // The condition of a business write did not hold, and the handler may have an error of

@@ -121,6 +121,12 @@ async fn a_key_that_is_missing_or_not_usable_is_named() {
     let selecting = counting(settle(&engine()).key_from(selector), &runs);
     let missing = error_type(&selecting, &settlement("s-1", 5)).await;
     assert_eq!(missing, "Idempotency.KeyMissing");
+    let selector = Selector::jmespath("settlement_id").unwrap();
+    let selecting = counting(settle(&engine()).key_from(selector), &runs);
+    let mut deep = settlement("s-1", 5);
+    deep["more"] = (0..200).fold(json!(7), |inner, _| json!([inner]));
+    let unreadable = error_type(&selecting, &deep).await;
+    assert_eq!(unreadable, "Idempotency.Undecodable");
     assert_eq!(runs.take(), 0);
 }
 
@@ -232,9 +238,11 @@ async fn a_blank_tenant_is_an_error_and_none_that_events_share() {
     let runs = Runs::default();
     for blank in ["", " ", "\t\u{3000}"] {
         let layer = settle(&engine()).scope(move |_: &Settlement| blank);
-        let refused = failure(&counting(layer, &runs), &settlement("s-1", 5)).await;
-        assert_eq!(refused.error_type, "Idempotency.WrongEvent");
-        assert!(refused.error_message.contains("`.scope(…)`"), "{refused:?}");
+        let function = counting(layer, &runs);
+        let refused = error_type(&function, &settlement("s-1", 5)).await;
+        assert_eq!(refused, "Idempotency.UnusableKey");
+        let of_a_tenant = invoke_for(&function, "t-1").await.unwrap_err();
+        assert_eq!(of_a_tenant.error_type(), Some("Idempotency.UnusableKey"));
     }
     assert_eq!(runs.take(), 0);
 }

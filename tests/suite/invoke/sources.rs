@@ -230,11 +230,13 @@ fn durable(token: &str) -> Value {
     })
 }
 
-/// A durable function in a layer that keys it by its execution: it suspends, and ends in the next invocation.
+/// A durable function in a layer that keys it by its execution, and answers rejected events: it suspends, and ends in the next
+/// invocation.
 fn suspending(once: &Idempotency, runs: &Runs) -> impl Function + use<> {
     let runs = runs.clone();
     let execution = Selector::pointer("/DurableExecutionArn").unwrap();
     let layer = InvokeLayer::new(once.clone()).key_from(execution);
+    let layer = layer.on_rejected(|_, _| async { Ok::<_, SettleError>("for a person") });
     let token = "/CheckpointToken".parse().unwrap();
     let layer = layer.settings(|settings| settings.fingerprint_without = vec![token]);
     layer.handler(move |_: Invocation<Value>| {

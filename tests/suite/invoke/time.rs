@@ -4,6 +4,7 @@ use lambda_idempotency::testing::{Call, Fault, FaultyStore};
 use tokio::time::Instant;
 
 use super::*;
+use crate::metrics::Counted;
 
 on_each_server!(a_handler_that_hangs_is_ended_before_the_deadline_and_a_retry_runs);
 async fn a_handler_that_hangs_is_ended_before_the_deadline_and_a_retry_runs(server: Server) {
@@ -82,6 +83,7 @@ async fn a_handler_that_is_never_ready_holds_no_key() {
 
 #[tokio::test(start_paused = true)]
 async fn a_handler_whose_time_is_over_when_its_claim_is_made_does_not_begin() {
+    let counted = Counted::new();
     let store = FaultyStore::new(MemoryStore::new());
     let once = builder(store.clone())
         .settings(|settings| settings.store_timeout = Duration::from_secs(20));
@@ -108,6 +110,7 @@ async fn a_handler_whose_time_is_over_when_its_claim_is_made_does_not_begin() {
         "{late:?}"
     );
     assert_eq!(runs.take(), 0);
+    assert_eq!(counted.take().get("too_late"), Some(&2));
     invoke(&settling(&once, &runs), &settlement("s-1", 5))
         .await
         .unwrap();
