@@ -15,6 +15,7 @@ use crate::http::replay_hook::{ReplayHook, ReplayedResponse};
 use crate::http::service::IdempotencyService;
 use crate::http::settings::{RoutePolicy, Settings};
 use crate::idempotency::Idempotency;
+use crate::protocol::causes::HandlerError;
 use crate::setup::BuildError;
 
 /// Wraps a service so that a request which comes twice takes effect once. The [module page](super)
@@ -174,11 +175,11 @@ impl IdempotencyLayer {
     /// });
     /// # Ok::<(), lambda_idempotency::BuildError>(())
     /// ```
-    pub fn on_replay<F, Fut, E>(mut self, hook: F) -> Self
+    pub fn on_replay<F, Fut, E, M>(mut self, hook: F) -> Self
     where
         F: Fn(ReplayedResponse) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Response<Bytes>, E>> + Send + 'static,
-        E: fmt::Display + 'static,
+        E: HandlerError<M>,
     {
         self.settings.on_replay = Some(ReplayHook::new(hook, self.once.logs_errors()));
         self

@@ -69,6 +69,7 @@ impl Problem {
             Error::Key(KeyError::EmptyToken) => Self::KeyEmpty,
             Error::Key(KeyError::TokenTooLong { .. }) => Self::KeyTooLong,
             Error::Key(KeyError::ControlCharacter) => Self::KeyControlCharacter,
+            Error::Key(KeyError::BlankScope) => Self::ScopeMissing,
             Error::Mismatch => Self::Mismatch,
             Error::InFlight { retry_after, .. } => Self::InFlight {
                 retry_after: *retry_after,

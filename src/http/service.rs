@@ -21,7 +21,7 @@ use super::identity::{Identity, identify};
 use super::problem::Problem;
 use super::replay::replay;
 use crate::engine::error::{Error, Obstacle};
-use crate::engine::time::within;
+use crate::engine::time::{ending, within};
 use crate::engine::{Begun, Disposition, Ended};
 use crate::http::body::{RequestBody, ResponseBody};
 use crate::http::fingerprint::AcceptedCodings;
@@ -223,7 +223,7 @@ where
     let response = match handled.flatten() {
         Some(Ok(response)) => response,
         Some(Err(panic)) => {
-            run.panicked().await;
+            ending(times, run.panicked()).await;
             resume_unwind(panic);
         }
         None => {
@@ -254,7 +254,7 @@ where
         Ok(Ended::Replay(replayed)) => {
             return Ok(replay(&once, &settings, &replayed, &accepted, head).await?);
         }
-        Ok(Ended::Done | Ended::Released) => None,
+        Ok(Ended::Done) => None,
         Ok(Ended::Unrecorded(_)) => Some("unrecorded"),
         Ok(Ended::Unprotected) if once.is_observing() => None,
         Ok(Ended::Unprotected) => Some("unprotected"),

@@ -18,7 +18,7 @@ use crate::http::route::Route;
 use crate::http::selector;
 use crate::http::selector::{IDEMPOTENCY_KEY, Selector};
 use crate::http::stored_response::NOT_STORED;
-use crate::protocol::key::{Key, is_blank};
+use crate::protocol::key::Key;
 use crate::protocol::pointer::Pointer;
 
 pub(super) type Scope = dyn Fn(&Parts) -> Option<String> + Send + Sync;
@@ -220,9 +220,7 @@ impl Settings {
         let Some(scope) = &self.scope else {
             return Ok(Some(key));
         };
-        // All whose name is blank would share their keys.
-        let tenant = scope(parts).filter(|tenant| !is_blank(tenant));
-        let tenant = tenant.ok_or(Problem::ScopeMissing)?;
+        let tenant = scope(parts).ok_or(Problem::ScopeMissing)?;
         Ok(Some(key.scope(tenant)))
     }
 
@@ -427,15 +425,7 @@ mod tests {
             let route = settings.guarded_route(&parts).unwrap();
             settings.key(&parts, &route, b"").map(Option::unwrap)
         };
-        for scope in [
-            None,
-            Some(""),
-            Some(" "),
-            Some("\t\u{3000}\u{0}"),
-            Some("\u{202e}\u{2069}\u{3164}\u{fe0f}\u{e0041}\u{2800}"),
-        ] {
-            assert_eq!(key(scope), Err(Problem::ScopeMissing), "{scope:?}");
-        }
+        assert_eq!(key(None), Err(Problem::ScopeMissing));
         assert!(key(Some("tenant 7")).is_ok());
     }
 

@@ -191,7 +191,7 @@ fn each_error_of_the_engine_has_a_problem_of_its_own() {
         completed_at: None,
     };
     let timeout = || crate::StoreError::Timeout;
-    let cases: [(Obstacle, &str); 19] = [
+    let cases: [(Obstacle, &str); 20] = [
         (Error::Key(KeyError::Missing), "key-missing"),
         (Error::Key(KeyError::EmptyToken), "key-empty"),
         (Error::Key(too_long), "key-too-long"),
@@ -199,6 +199,7 @@ fn each_error_of_the_engine_has_a_problem_of_its_own() {
             Error::Key(KeyError::ControlCharacter),
             "key-control-character",
         ),
+        (Error::Key(KeyError::BlankScope), "scope-missing"),
         (Error::Mismatch, "mismatch"),
         (interrupted, "interrupted"),
         (Error::Exhausted { attempts: 2 }, "exhausted"),

@@ -1,12 +1,14 @@
 //! The obstacles to a request, and whether a retry may help.
 
 use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http::{Request, Response};
 use http_body_util::Full;
 use lambda_idempotency::dynamodb::DynamoDbStore;
@@ -359,11 +361,35 @@ async fn a_request_whose_lease_is_not_renewed_is_answered_503_and_has_no_effect(
         }
     });
     let api = IdempotencyLayer::unscoped(once.build().unwrap()).layer(orders);
+    let answer = api.oneshot(request()).await.unwrap();
+    assert_eq!(answer.status(), 503);
+    assert_eq!(effects.load(Ordering::SeqCst), 0);
+}
+
+/// A request of an invocation that begins now, without a gateway's event.
+fn request() -> Request<Full<Bytes>> {
     let mut context = lambda_http::Context::default();
     context.deadline = VirtualClock::deadline(Duration::from_secs(2));
     let request = Request::post("/orders").header("idempotency-key", "k-1");
-    let request = request.extension(context).body(Full::<Bytes>::default());
-    let answer = api.oneshot(request.unwrap()).await.unwrap();
-    assert_eq!(answer.status(), 503);
-    assert_eq!(effects.load(Ordering::SeqCst), 0);
+    request.extension(context).body(Full::default()).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_store_behind_a_handler_that_panicked_does_not_hold_the_panic_up() {
+    let store = FaultyStore::new(MemoryStore::new());
+    store.inject(testing::Call::Release, testing::Fault::Delayed(LATER));
+    let once = Idempotency::builder(store).namespace("orders");
+    let once = once
+        .settings(|settings| settings.at_deadline = AtDeadline::End)
+        .clock(VirtualClock);
+    let orders = service_fn(|request: Request<_>| async move {
+        // Shortly before it is ended.
+        tokio::time::sleep(Duration::from_millis(1_850)).await;
+        assert!(request.headers().is_empty(), "injected");
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+    });
+    let api = IdempotencyLayer::unscoped(once.build().unwrap()).layer(orders);
+    let answer = AssertUnwindSafe(api.oneshot(request())).catch_unwind();
+    let told = timeout(Duration::from_secs(2), answer).await;
+    assert!(told.unwrap().is_err());
 }

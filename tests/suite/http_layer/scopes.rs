@@ -87,14 +87,19 @@ async fn each_tenant_of_the_function_has_keys_of_its_own(server: Server) {
         .assert_problem(403, "scope-missing");
 }
 
-on_each_server!(a_request_whose_scope_is_unknown_is_refused);
-async fn a_request_whose_scope_is_unknown_is_refused(server: Server) {
+on_each_server!(a_request_whose_scope_is_unknown_or_blank_is_refused);
+async fn a_request_whose_scope_is_unknown_or_blank_is_refused(server: Server) {
     let by_subject = |once| IdempotencyLayer::scoped(once, scope::jwt_claim("sub"));
-    let api = Api::layered(&server, by_subject, place_order).await;
-    for door in Door::ALL {
-        api.send(&door.post("cart-1"))
-            .await
-            .assert_problem(403, "scope-missing");
+    let blank = |once| IdempotencyLayer::scoped(once, |_| Some(" ".to_owned()));
+    for api in [
+        Api::layered(&server, by_subject, place_order).await,
+        Api::layered(&server, blank, place_order).await,
+    ] {
+        for door in Door::ALL {
+            api.send(&door.post("cart-1"))
+                .await
+                .assert_problem(403, "scope-missing");
+        }
+        assert_eq!(api.runs(), 0);
     }
-    assert_eq!(api.runs(), 0);
 }
