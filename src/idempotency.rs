@@ -15,7 +15,7 @@ use tracing::instrument::WithSubscriber;
 
 use crate::engine::claim::{Claim, to_faithful_json};
 use crate::engine::error::{Error, Obstacle};
-use crate::engine::time::{Times, within};
+use crate::engine::time::{Times, ending, within};
 use crate::engine::{Begun, Caller, Disposition, Ended, Engine, Options, Replay, Replayed};
 use crate::protocol::causes::{HandlerError, name_causes_of};
 use crate::protocol::fingerprint::Fingerprint;
@@ -197,6 +197,11 @@ impl Idempotency {
     /// Tells whether work goes on after the deadline of its invocation.
     pub(crate) fn goes_on(&self) -> bool {
         self.engine.settings.work_goes_on(&self.options)
+    }
+
+    /// Tells whether a call waits while another attempt is in flight.
+    pub(crate) fn waits(&self) -> bool {
+        self.engine.settings.in_flight != crate::engine::settings::InFlight::FailFast
     }
 
     /// Tells whether a handler is ended at the deadline of its invocation. Where nothing is protected,
@@ -385,7 +390,7 @@ impl Idempotency {
         let result = match running.flatten() {
             Some(Ok(result)) => result,
             Some(Err(panic)) => {
-                Box::pin(run.panicked()).await;
+                Box::pin(ending(times, run.panicked())).await;
                 resume_unwind(panic);
             }
             None => {
@@ -408,14 +413,9 @@ impl Idempotency {
         };
         match (run.ended(disposition).await, result) {
             (Ok(Ended::Replay(replayed)), _) => given(&replayed),
-            (Ok(Ended::Done | Ended::Released), Ok(value)) => Ok(Outcome::Executed(value)),
+            (Ok(Ended::Done), Ok(value)) => Ok(Outcome::Executed(value)),
             (Ok(Ended::Unrecorded(_)), Ok(value)) => Ok(Outcome::Unrecorded(value)),
             (Ok(Ended::Unprotected), Ok(value)) => Ok(Outcome::Unprotected(value)),
-            // A caller that takes its own permanent error for the end would leave the saga half undone.
-            (Ok(Ended::Released), Err(_)) => Err(Error::InFlight {
-                retry_after: Duration::ZERO,
-                lease: Duration::ZERO,
-            }),
             (Ok(_), Err(error)) => Err(Error::Handler(error)),
             // The handler's own answer to the condition of a write.
             (Err(Error::Refused(refusal)), _) => Err(match refusal.into_answer() {

@@ -300,6 +300,11 @@ impl Store for LossyStore {
             return Ok(Answer::Refused(met.map(Found::readable)));
         };
         if record.status == Status::InProgress && !record.is_released() {
+            if claims.len() == claims.capacity() {
+                // Before it grows: a run that was cut off leaves its claim.
+                let now = record.started_at;
+                claims.retain(|_, claim| Some(claim.expiration.to_millis()) > now);
+            }
             claims.insert(write.id().clone(), record.clone());
         } else {
             claims.remove(write.id());

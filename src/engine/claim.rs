@@ -22,7 +22,7 @@ use crate::engine::metrics::{Count, Meter};
 use crate::engine::request::Subject;
 use crate::engine::settings::Settings;
 use crate::engine::{Engine, events};
-use crate::protocol::causes::unquoted;
+use crate::protocol::causes::{HandlerError, name_causes_of, unquoted};
 use crate::protocol::clock::{Clock, EpochMillis};
 use crate::protocol::digest::Digest;
 use crate::protocol::journal::{Journal, MAX_STEP_RESULT_BYTES, SagaState, StepEntry, StepResult};
@@ -212,7 +212,7 @@ impl Claim {
         is_duplicate
     }
 
-    fn generation(&self) -> u32 {
+    pub(crate) fn generation(&self) -> u32 {
         let known = || self.unwritten().map_or(0, Unwritten::key_generation);
         *self.inner.generation.get_or_init(known)
     }
@@ -277,8 +277,7 @@ impl Claim {
 
     /// Notes that another attempt has taken over, or may from now on, and wakes those who wait for it.
     pub(super) fn lose(&self) {
-        self.set_stop(Stop::LeaseLost);
-        self.inner.lost.notify_waiters();
+        self.inner.lose();
     }
 
     /// Tells whether another attempt is known to have taken over, or may have.
@@ -346,8 +345,8 @@ impl Claim {
     }
 
     /// Tells whether the lease is over, another attempt is known to have taken over, or this one has
-    /// ended without success, so that a retry may run: no further effect may begin. Always `false`
-    /// where nothing protects the run.
+    /// ended without success, so that a retry may run: no further effect may begin. Always `false` where
+    /// nothing protects the run, beside which others may run at any time.
     pub fn is_over(&self) -> bool {
         self.inner.is_over() || self.is_lost()
     }
@@ -395,6 +394,11 @@ impl Claim {
 }
 
 impl Inner {
+    fn lose(&self) {
+        self.steps.state().stop = Some(Stop::LeaseLost);
+        self.lost.notify_waiters();
+    }
+
     /// Tells whether the claim's time is over, by the engine's clock and without the margin, which
     /// belongs to the clocks of others. A run that nothing protects has no claim that could end.
     fn is_over(&self) -> bool {
@@ -571,7 +575,10 @@ fn keep<T: Serialize + DeserializeOwned>(value: &T) -> StepResult {
 }
 
 /// Decodes a result. The error names the column alone: the parser's message may quote the result.
-fn give_back<T: DeserializeOwned, E>(step: String, result: StepResult) -> Result<T, StepError<E>> {
+fn give_back<T: DeserializeOwned, E: 'static>(
+    step: String,
+    result: StepResult,
+) -> Result<T, StepError<E>> {
     match result {
         StepResult::Omitted(reason) => Err(StepError::ResultOmitted { step, reason }),
         StepResult::Text(text) => serde_json::from_str(&text).map_err(|error| {
@@ -594,7 +601,7 @@ pub struct PreparedStep<E> {
     effect: PhantomData<fn() -> E>,
 }
 
-impl<E> PreparedStep<E> {
+impl<E: 'static> PreparedStep<E> {
     /// Returns the key for the effect: that which [`Claim::derive_key`] gives for the step's name.
     pub fn key(&self) -> String {
         self.claim.derive_key(&self.name)
@@ -652,13 +659,14 @@ impl Claim {
     /// # Cancellation
     ///
     /// As [`step`](Self::step).
-    pub async fn prepared_step<T, E, F, Fut>(
+    pub async fn prepared_step<T, E, M, F, Fut>(
         &self,
         step: impl Into<Step<E>>,
         effect: F,
     ) -> Result<T, StepError<E>>
     where
         T: Serialize + DeserializeOwned,
+        E: HandlerError<M>,
         F: FnOnce(PreparedStep<E>) -> Fut,
         Fut: Future<Output = Result<T, StepError<E>>>,
     {
@@ -676,7 +684,11 @@ impl Claim {
             has_fired: Arc::clone(&has_fired),
             effect: PhantomData,
         };
-        match effect(prepared).await {
+        let done = effect(prepared).await;
+        if done.is_err() {
+            name_causes_of::<E, M>();
+        }
+        match done {
             Ok(value) => turn.confirm(keep(&value)).await.map(|()| value),
             Err(StepError::Effect(error)) if has_fired.load(Ordering::Acquire) => {
                 let unsure = turn.was_pending || step.is_unsure(&error);

@@ -363,7 +363,7 @@ impl Engine {
                 let applied = self.apply(&request, attempt, keys, completion, writes);
                 let applied = applied.await;
                 match applied.inspect_err(|error| events::refused(&request, error))? {
-                    Applied::Sent(sent) => return self.conclude(request, sent?).await,
+                    Applied::Sent(sent) => return self.conclude(request, claim, sent?).await,
                     Applied::Replay(record) => Some(record),
                 }
             }

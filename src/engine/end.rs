@@ -2,6 +2,7 @@
 //! claimless form ends with its commit.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
@@ -35,7 +36,8 @@ impl Engine {
         disposition: Disposition,
     ) -> Result<Ended, Obstacle> {
         self.follow(claim, &mut hold);
-        if claim.goes_back() {
+        // Nor is a run a success whose saga waits for an operator.
+        if claim.goes_back() || claim.has_stuck_saga() {
             return Box::pin(self.end_saga(request, hold, claim, disposition)).await;
         }
         let (failure, last_error) = match disposition {
@@ -67,7 +69,7 @@ impl Engine {
                 drop(claim.collected().close());
                 request.meter.count(Count::Failures);
                 let stored = self.fail(&request, &hold, claim, &failure).await;
-                self.conclude_failure(request, stored).await
+                self.conclude_failure(request, claim, stored).await
             }
             // An attempt that didn't start has undone nothing, and doesn't count.
             (None, Disposition::Release(last_error)) if !claim.has_saga() => {
@@ -78,14 +80,14 @@ impl Engine {
                 let error = Some("compensating".into());
                 let undone = self.end_undone(request, &hold, claim, None, error);
                 undone.await?;
-                // Nothing final became of it: the next delivery goes on undoing.
                 match disposition {
-                    Disposition::Complete(_) => {
-                        let since = claim.now().into();
-                        Err(Error::Interrupted { since })
-                    }
-                    Disposition::Fail(_) => Ok(Ended::Released),
                     Disposition::Release(_) => Ok(Ended::Done),
+                    // Nothing final became of it: the next delivery goes on undoing. A caller that took its own
+                    // answer or permanent error for the end would leave the saga half undone.
+                    _ => Err(Error::InFlight {
+                        retry_after: Duration::ZERO,
+                        lease: Duration::ZERO,
+                    }),
                 }
             }
         }
@@ -103,10 +105,10 @@ impl Engine {
         if !writes.is_empty() {
             let committed = self.commit(&request, &hold, claim, outcome, writes);
             let fence = Box::pin(committed).await?;
-            return self.conclude(request, fence).await;
+            return self.conclude(request, claim, fence).await;
         }
         match self.complete(&request, &hold, outcome).await {
-            Ok(fence) => self.conclude(request, fence).await,
+            Ok(fence) => self.conclude(request, claim, fence).await,
             Err(error) => match self.settings.unrecorded {
                 Unrecorded::Return => Ok(Ended::Unrecorded(error)),
                 Unrecorded::Fail => Err(Error::Unrecorded(error)),
@@ -146,7 +148,7 @@ impl Engine {
             return Ok(Ended::Done);
         };
         let stored = self.fail(&request, hold, claim, &failure).await;
-        self.conclude_failure(request, stored).await
+        self.conclude_failure(request, claim, stored).await
     }
 
     /// Ends a run whose failure was to be stored. The caller has the failure already, where the store
@@ -154,10 +156,11 @@ impl Engine {
     async fn conclude_failure(
         &self,
         request: Box<Request>,
+        claim: &Claim,
         stored: Result<Fence, StoreError>,
     ) -> Result<Ended, Obstacle> {
         match stored {
-            Ok(fence) => self.conclude(request, fence).await,
+            Ok(fence) => self.conclude(request, claim, fence).await,
             Err(_) => Ok(Ended::Done),
         }
     }

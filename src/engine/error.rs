@@ -26,8 +26,8 @@ pub enum Error<E> {
     /// An earlier attempt failed permanently, and this is its failure, replayed.
     #[error("an earlier attempt failed permanently: {}{}", unlinked(&.0.message), see!("failed"))]
     Failed(Failure),
-    /// Another attempt is running; or the handler failed permanently while its saga still compensates,
-    /// which the next delivery goes on with.
+    /// Another attempt is running; or the handler returned a success or a permanent error while its saga
+    /// still compensates, which the next delivery goes on with.
     #[error("another attempt is in flight: retry {}{}", when(*.retry_after), see!("in-flight"))]
     InFlight {
         /// The time after which to ask again: until the other attempt's lease ends, but at most
@@ -75,7 +75,7 @@ pub enum Error<E> {
     #[error("the handler was ended before it was done: its time was over, or its lease could not be renewed{}", see!("timed-out"))]
     TimedOut,
     /// The handler succeeded once, but its outcome was not kept, so that it can't be replayed. It
-    /// is not run again.
+    /// is not run again. Where the reason is [`Omission::Forgotten`], it may never have run.
     #[error("already done, but its outcome was not kept: {reason}{}", see!("outcome-omitted"))]
     OutcomeOmitted {
         /// The reason.
@@ -312,7 +312,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// A key that is unusable by the settings is no fault of the request.
-    pub(crate) fn of_key(error: &KeyError) -> Self {
+    fn of_key(error: &KeyError) -> Self {
         match error {
             KeyError::EmptyOperation
             | KeyError::RawIdWithScope

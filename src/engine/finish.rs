@@ -49,9 +49,6 @@ impl Disposition {
 pub enum Ended {
     /// The disposition was carried out.
     Done,
-    /// The key was released, although the disposition was final: the handler has failed, and its saga
-    /// still compensates. The next delivery goes on with it.
-    Released,
     /// The work is done, and its outcome could not be recorded: a duplicate may run again when the
     /// lease is over.
     Unrecorded(StoreError),
@@ -162,8 +159,12 @@ impl Engine {
     pub(super) async fn conclude(
         &self,
         request: Box<Request>,
+        claim: &Claim,
         fence: Fence,
     ) -> Result<Ended, Obstacle> {
+        if !matches!(fence, Fence::Held) {
+            claim.lose();
+        }
         match fence {
             Fence::Held => Ok(Ended::Done),
             Fence::Superseded(record) => {

@@ -1,7 +1,6 @@
 //! Calls the caller's hooks.
 
 use std::borrow::Cow;
-use std::fmt::Display;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -10,6 +9,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, timeout_at};
 
+use crate::protocol::causes::{HandlerError, name_causes_of};
 use crate::protocol::record::{error_kind, error_text};
 
 /// Says for the log why a hook gave no answer.
@@ -17,8 +17,9 @@ pub(crate) type Problem = Cow<'static, str>;
 
 /// Names an error of a hook by its type; by its text, which may quote a payload, where `quotes` says
 /// that logs may hold it.
-fn problem<E: Display + 'static>(error: &E, quotes: bool) -> Problem {
+fn problem<E: HandlerError<M>, M>(error: &E, quotes: bool) -> Problem {
     if quotes {
+        name_causes_of::<E, M>();
         error_text(error).into()
     } else {
         error_kind::<E>().into()
@@ -37,11 +38,11 @@ clone_fields!([I, O] Hook<I, O> { call });
 impl<I, O> Hook<I, O> {
     /// Holds a closure. A problem has the text of its error, which may quote a payload, where `quotes`
     /// says so.
-    pub(crate) fn new<F, Fut, E>(function: F, quotes: bool) -> Self
+    pub(crate) fn new<F, Fut, E, M>(function: F, quotes: bool) -> Self
     where
         F: Fn(I) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<O, E>> + Send + 'static,
-        E: Display + 'static,
+        E: HandlerError<M>,
     {
         let call = Arc::new(move |input| {
             let answering = function(input);
@@ -105,5 +106,15 @@ mod tests {
         assert_eq!(answer(|_| async { panic!("later") }, false).await, panicked);
         let too_late = problem("it did not answer in time");
         assert_eq!(answer(|_| pending(), false).await, too_late);
+    }
+
+    #[tokio::test]
+    async fn a_problem_names_the_causes_of_its_error() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("not sent")]
+        struct NotSent(#[source] std::io::Error);
+        let fails = |()| async { Err::<(), _>(NotSent(std::io::Error::other("no network"))) };
+        let answer = Hook::new(fails, true).answer((), None).await;
+        assert_eq!(answer, Err("not sent: no network".into()));
     }
 }

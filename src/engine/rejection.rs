@@ -16,7 +16,7 @@ pub enum Rejection {
     Undecodable,
     /// It has no key.
     KeyMissing,
-    /// It has a key that can't be used: too long, or with control characters.
+    /// It has a key that can't be used: too long, with control characters, or of a blank tenant.
     UnusableKey,
     /// Its key was first used with another [fingerprint](crate::Fingerprint): another body, unless the
     /// layer has another setting.
@@ -40,12 +40,7 @@ impl Rejection {
 
     /// Judges an obstacle; `None` where a retry may fix it, or an operator must look.
     pub(crate) fn of(obstacle: &Obstacle) -> Option<Self> {
-        Self::of_kind(obstacle.kind())
-    }
-
-    /// Judges a kind of errors.
-    pub(crate) fn of_kind(kind: ErrorKind) -> Option<Self> {
-        match kind {
+        match obstacle.kind() {
             ErrorKind::Failed => Some(Self::Failed),
             ErrorKind::Mismatch => Some(Self::Mismatch),
             ErrorKind::KeyMissing => Some(Self::KeyMissing),

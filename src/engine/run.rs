@@ -108,8 +108,8 @@ impl Run {
     /// # Errors
     ///
     /// The reason why the disposition was not carried out: the lease was lost to another attempt, a
-    /// step was interrupted, a transaction did not commit, or the outcome could not be recorded
-    /// where the [policy](crate::Unrecorded) makes that an error.
+    /// step was interrupted, a saga still compensates, a transaction did not commit, or the outcome
+    /// could not be recorded where the [policy](crate::Unrecorded) makes that an error.
     ///
     /// # Cancellation
     ///
@@ -305,18 +305,13 @@ impl Run {
         if times.is_none_or(|times| Instant::now() < times.end) {
             return Ok(self);
         }
-        ending(times, async { drop(self.too_late().await) }).await;
-        Err(Error::TooLate)
-    }
-
-    /// Ends a run whose time was over before its work could begin.
-    pub(crate) async fn too_late(self) -> Result<Ended, Obstacle> {
         if let Protection::Claimed(request, _) | Protection::Claimless(request, _) =
             &self.protection
         {
             request.meter.count(Count::TooLate);
         }
-        self.not_started().await
+        ending(times, async { drop(self.not_started().await) }).await;
+        Err(Error::TooLate)
     }
 
     /// Ends a run whose work didn't begin: the attempt doesn't count.

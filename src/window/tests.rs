@@ -1,6 +1,8 @@
 //! Tests of the module above.
 
 use super::*;
+use crate::protocol::clock::EpochMillis;
+use crate::protocol::record::{NewClaim, Owner};
 
 /// The keys from `from` on that the window takes for met.
 fn met(window: &Window, from: u64, keys: u64) -> usize {
@@ -105,6 +107,19 @@ fn a_window_that_cannot_be_made_says_what_can() {
         Window::new(usize::MAX).memory().filters.is_none(),
         "nothing is allocated yet"
     );
+}
+
+#[tokio::test]
+async fn claims_that_have_expired_are_forgotten() {
+    let store = LossyStore::new(Window::new(10));
+    for second in 0..1_000 {
+        let id = RecordId::stored(second.to_string()).unwrap();
+        let (now, end) = (EpochMillis(second * 1_000), EpochSeconds(second + 1));
+        let claim = NewClaim::new(id, Owner::from_stored("me"), now, end.to_millis(), end);
+        let claimed = store.write(&claim.into(), Instant::now()).await.unwrap();
+        assert!(claimed.is_applied());
+    }
+    assert!(store.claims().len() < 10, "{store:?}");
 }
 
 #[test]

@@ -88,6 +88,28 @@ async fn an_invocation_answers_a_duplicate_with_them() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_step_shows_them() {
+    #[derive(Debug, thiserror::Error)]
+    #[error("the charge failed")]
+    struct OfStep<const N: u8>(#[source] NoConnection);
+    let steps = async |claim: Claim| {
+        let effect = async |_| Err::<u64, _>(OfStep::<1>(failed().0));
+        claim.step("a", effect).await
+    };
+    let prepared = async |claim: Claim| {
+        let effect = async |_| Err::<u64, _>(OfStep::<2>(failed().0).into());
+        claim.prepared_step("b", effect).await
+    };
+    let once = engine();
+    let first = once.run(Key::new("charge", "1"), None, steps).await;
+    let second = once.run(Key::new("charge", "2"), None, prepared).await;
+    let (first, second) = (first.unwrap_err(), second.unwrap_err());
+    for told in [first.to_string(), second.to_string()] {
+        assert!(told.contains(TEXT), "{told}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_saga_stores_them() {
     let once = engine();
     let place = async |claim: Claim| {

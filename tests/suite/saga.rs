@@ -481,10 +481,37 @@ async fn a_step_of_unknown_fate_that_nobody_can_be_asked_about_waits_for_an_oper
     *bench.dies_behind.lock().unwrap() = Some("charge".to_owned());
     let died = Box::pin(bench.once.run(key(), None, checkout));
     assert!(bench.outcome(died).await.is_none());
-    let stuck = bench.once.run(key(), None, checkout).await.unwrap_err();
-    assert!(matches!(stuck, Error::Interrupted { .. }), "{stuck:?}");
-    assert_eq!(bench.status().await, SagaStatus::Stuck);
+    let answered = async |claim: Claim| Ok(checkout(claim).await.unwrap_or(0));
+    for stuck in [
+        bench.once.run(key(), None, checkout).await.unwrap_err(),
+        bench.once.run(key(), None, answered).await.unwrap_err(),
+    ] {
+        assert!(matches!(stuck, Error::Interrupted { .. }), "{stuck:?}");
+        assert_eq!(bench.status().await, SagaStatus::Stuck);
+    }
     assert_eq!(bench.world.lock().unwrap().done["charge"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_may_go_on_from_an_interrupted_step_beside_its_saga() {
+    let bench = bench(true, None);
+    let checkout = async |claim: Claim| {
+        let mut saga = claim.saga::<Shop>()?;
+        let undo = |key, result| bench.undo("reserve", key, result);
+        saga.step("reserve", |key| bench.fire("reserve", key), undo)
+            .await?;
+        let mail = Step::named("mail").on_crash(OnCrash::Interrupt);
+        match claim.step(mail, |key| bench.fire("mail", key)).await {
+            // The provider says that it was sent.
+            Ok(_) | Err(StepError::Interrupted { .. }) => saga.finish().await.map(|()| 7),
+            Err(error) => Err(error.into()),
+        }
+    };
+    *bench.dies_behind.lock().unwrap() = Some("mail".to_owned());
+    let died = Box::pin(bench.once.run(key(), None, checkout));
+    assert!(bench.outcome(died).await.is_none());
+    let done = bench.once.run(key(), None, checkout).await.unwrap();
+    assert_eq!(done, Outcome::Executed(7));
 }
 
 #[tokio::test(start_paused = true)]
@@ -860,7 +887,7 @@ async fn a_permanent_failure_whose_note_was_cut_off_leaves_no_success() {
         Ok::<u32, SagaError<Shop>>(7)
     };
     let told = bench.once.run(key(), None, checkout).await;
-    assert!(matches!(told, Err(Error::Interrupted { .. })), "{told:?}");
+    assert!(matches!(told, Err(Error::InFlight { .. })), "{told:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -962,7 +989,7 @@ async fn a_delivery_that_leaves_a_compensating_saga_alone_is_not_final() {
     abort_for_now(&bench).await;
     let cancelled = async |_: Claim| Ok::<u32, Shop>(1);
     let told = bench.once.run(key(), None, cancelled).await.unwrap_err();
-    assert!(matches!(told, Error::Interrupted { .. }), "{told:?}");
+    assert!(matches!(told, Error::InFlight { .. }), "{told:?}");
     let fails = async |_: Claim| Err::<u32, _>(Shop::Declined);
     let permanent = bench.once.run_with(key(), None, fails, |_| Verdict::Fail);
     let told = permanent.await.unwrap_err();

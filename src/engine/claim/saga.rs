@@ -85,7 +85,7 @@ impl Claim {
     ///
     /// [`SagaError::Nested`] where this claim has one already. [`SagaError::Step`] with
     /// [`StepError::NoJournal`] in the claimless form, which keeps no journal.
-    pub fn saga<'a, E>(&self) -> Result<Saga<'a, E>, SagaError<E>> {
+    pub fn saga<'a, E: 'static>(&self) -> Result<Saga<'a, E>, SagaError<E>> {
         if self.inner.hold.is_some() && self.inner.steps.engine.is_none() {
             return Err(SagaError::Step(StepError::NoJournal));
         }
@@ -532,7 +532,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
 }
 
 /// Writes a state under the fence.
-async fn note<E>(claim: &Claim, state: &SagaState) -> Result<(), StepError<E>> {
+async fn note<E: 'static>(claim: &Claim, state: &SagaState) -> Result<(), StepError<E>> {
     let inner = &*claim.inner;
     if claim.is_over() {
         return Err(StepError::OutOfTime);

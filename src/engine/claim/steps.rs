@@ -12,11 +12,11 @@ use crate::engine::pace::Turns;
 use crate::engine::persist::{is_rejected_for_now, persist};
 use crate::engine::settings::Unrecorded;
 use crate::engine::{Engine, LEAST_STORE_TIME, events};
-use crate::protocol::causes::unlinked;
+use crate::protocol::causes::{HandlerError, causes_of, name_causes_of, unlinked};
 use crate::protocol::clock::EpochMillis;
 use crate::protocol::journal::{
-    MAX_JOURNAL_BYTES, MAX_STEP_NAME_BYTES, MAX_STEPS, StepEntry, StepNote, StepResult, StepState,
-    is_step_name,
+    MAX_JOURNAL_BYTES, MAX_STEP_NAME_BYTES, MAX_STEPS, SagaState, StepEntry, StepNote, StepResult,
+    StepState, is_step_name,
 };
 use crate::protocol::record::{Amendment, Failure, Omission, RecordWrite, error_kind};
 use crate::protocol::{OnCrash, StepDecision, decide_step};
@@ -68,13 +68,14 @@ impl Claim {
     /// # Cancellation
     ///
     /// A future that is dropped while the effect runs leaves the step pending.
-    pub async fn step<T, E, F, Fut>(
+    pub async fn step<T, E, M, F, Fut>(
         &self,
         step: impl Into<Step<E>>,
         effect: F,
     ) -> Result<T, StepError<E>>
     where
         T: Serialize + DeserializeOwned,
+        E: HandlerError<M>,
         F: FnOnce(String) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
@@ -86,6 +87,7 @@ impl Claim {
         match effect(self.derive_key(&step.name)).await {
             Ok(value) => turn.confirm(keep(&value)).await.map(|()| value),
             Err(error) => {
+                name_causes_of::<E, M>();
                 let unsure = turn.was_pending || step.is_unsure(&error);
                 turn.fail(error_kind::<E>(), unsure).await;
                 Err(StepError::Effect(error))
@@ -113,6 +115,14 @@ impl Claim {
         self.inner.steps.state().has_saga
     }
 
+    /// Tells whether an operator must settle a step of the saga.
+    pub(crate) fn has_stuck_saga(&self) -> bool {
+        let state = self.inner.steps.state();
+        let saga = SagaState::of(&state.journal);
+        let is_stuck = saga.is_some_and(|saga| saga.is_stuck(&state.journal));
+        is_stuck && matches!(state.stop, Some(Stop::Interrupted { .. }))
+    }
+
     /// Tells whether a saga is being undone: the run is no success, whatever its handler returns.
     pub(crate) fn goes_back(&self) -> bool {
         self.inner.steps.state().failure.is_some()
@@ -135,7 +145,7 @@ impl Claim {
 }
 
 /// Checks that a step may have this name.
-pub(super) fn check_name<E>(name: &str) -> Result<(), StepError<E>> {
+pub(super) fn check_name<E: 'static>(name: &str) -> Result<(), StepError<E>> {
     if is_step_name(name) {
         return Ok(());
     }
@@ -150,7 +160,7 @@ pub(super) enum Begun<'a> {
 
 impl Inner {
     /// Begins a step of the handler.
-    pub(super) async fn begin<E>(
+    pub(super) async fn begin<E: 'static>(
         &self,
         name: &str,
         crashed: OnCrash,
@@ -160,7 +170,7 @@ impl Inner {
     }
 
     /// Begins a step, or a compensation.
-    pub(super) async fn begin_named<E>(
+    pub(super) async fn begin_named<E: 'static>(
         &self,
         name: &str,
         crashed: OnCrash,
@@ -173,7 +183,11 @@ impl Inner {
     }
 
     /// Gives a step its turn, or the result that it has.
-    pub(super) fn turn<E>(&self, name: &str, crashed: OnCrash) -> Result<Begun<'_>, StepError<E>> {
+    pub(super) fn turn<E: 'static>(
+        &self,
+        name: &str,
+        crashed: OnCrash,
+    ) -> Result<Begun<'_>, StepError<E>> {
         if self.hold.is_some() && self.steps.engine.is_none() {
             return Err(StepError::NoJournal);
         }
@@ -187,7 +201,7 @@ impl Inner {
 
     /// Tells whether an effect may fire: what the record says of a step may be another attempt's matter
     /// now.
-    fn may_fire<E>(&self) -> Result<(), StepError<E>> {
+    fn may_fire<E: 'static>(&self) -> Result<(), StepError<E>> {
         if self.is_over() {
             return Err(StepError::OutOfTime);
         }
@@ -198,7 +212,11 @@ impl Inner {
     }
 
     /// Notes that a step's effect is about to fire.
-    pub(super) async fn fire<E>(&self, name: &str, entry: &StepEntry) -> Result<(), StepError<E>> {
+    pub(super) async fn fire<E: 'static>(
+        &self,
+        name: &str,
+        entry: &StepEntry,
+    ) -> Result<(), StepError<E>> {
         self.may_fire()?;
         let was_pending = is_pending(self.steps.state().journal.get(name));
         let (error, why) = match self.note(name, entry, Urgency::Begin).await {
@@ -223,7 +241,7 @@ impl Inner {
     }
 
     /// Decides what to do about a step: gives its turn, or the result that it has.
-    fn decide<E>(&self, name: &str, crashed: OnCrash) -> Result<Begun<'_>, StepError<E>> {
+    fn decide<E: 'static>(&self, name: &str, crashed: OnCrash) -> Result<Begun<'_>, StepError<E>> {
         let step = || name.to_owned();
         let mut state = self.steps.state();
         if state.busy.contains(name) || state.given.contains(name) {
@@ -297,7 +315,7 @@ impl Inner {
                     && record.journal.get(name) == Some(entry)
             });
         if !mine {
-            self.steps.state().stop = Some(Stop::LeaseLost);
+            self.lose();
         }
         Ok(mine)
     }
@@ -319,7 +337,10 @@ fn is_pending(known: Option<&StepEntry>) -> bool {
 
 impl Turn<'_> {
     /// Confirms the step; its result is recorded, or this is an error.
-    pub(super) async fn confirm_surely<E>(self, result: StepResult) -> Result<(), StepError<E>> {
+    pub(super) async fn confirm_surely<E: 'static>(
+        self,
+        result: StepResult,
+    ) -> Result<(), StepError<E>> {
         let Inner { operation, id, .. } = self.inner;
         let confirmed = StepState::Confirmed(result);
         match self.end(confirmed, None, Urgency::Confirm).await {
@@ -336,7 +357,7 @@ impl Turn<'_> {
         }
     }
 
-    pub(super) async fn confirm<E>(self, result: StepResult) -> Result<(), StepError<E>> {
+    pub(super) async fn confirm<E: 'static>(self, result: StepResult) -> Result<(), StepError<E>> {
         let Inner {
             operation,
             id,
@@ -489,10 +510,10 @@ impl<E> fmt::Debug for Step<E> {
 /// not.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum StepError<E> {
+pub enum StepError<E: 'static> {
     /// The effect failed. That is noted in the journal, and a retry lets it fire again, with the
     /// same key.
-    #[error("the step's effect failed: {0}")]
+    #[error("the step's effect failed: {0}{causes}", causes = causes_of(.0))]
     Effect(E),
     /// The effect may have happened before an attempt died, and the step's policy wants an operator to
     /// look. A handler that can find out by itself may go on from here; one that returns an error
@@ -506,8 +527,8 @@ pub enum StepError<E> {
         /// The time when it began.
         since: SystemTime,
     },
-    /// Another attempt has taken the key over: stop.
-    #[error("the lease ran out, and another attempt took over{}", see!("step-lease-lost"))]
+    /// Another attempt has taken the key over, or may at once, since this one has failed: stop.
+    #[error("the lease ran out and another attempt took over, or this attempt has failed{}", see!("step-lease-lost"))]
     LeaseLost,
     /// The attempt's time is over, so that nothing may begin any more.
     #[error("the attempt's time is over: the step was not begun{}", see!("step-out-of-time"))]
@@ -563,7 +584,7 @@ pub enum StepError<E> {
     Unrecorded(#[source] StoreError),
 }
 
-impl<E> From<E> for StepError<E> {
+impl<E: 'static> From<E> for StepError<E> {
     fn from(error: E) -> Self {
         Self::Effect(error)
     }
@@ -575,7 +596,7 @@ impl<E> From<E> for StepError<E> {
 /// Return it from the handler: what became of the saga counts, whatever error the handler makes of it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum SagaError<E> {
+pub enum SagaError<E: 'static> {
     /// The saga failed permanently, and what was done is undone. The failure is stored, with what was undone,
     /// and duplicates get it for the [retention](crate::Builder::retention). A handler that returns a
     /// success from here has that one stored.

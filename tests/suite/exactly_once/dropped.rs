@@ -33,7 +33,14 @@ async fn a_transaction_that_arrives_after_its_run_was_dropped_and_released_is_re
     bench
         .proxy
         .inject("TransactWriteItems", Fault::Park { applies: false });
-    drop_when(bench.proxy.parked(), deposit(&bench, &once)).await;
+    let kept = std::sync::Mutex::new(None);
+    let deposit = once.run(key(), payload(), async |claim| {
+        claim.write(bench.deposit(5))?;
+        *kept.lock().unwrap() = Some(claim);
+        Ok::<_, Failed>(1)
+    });
+    drop_when(bench.proxy.parked(), deposit).await;
+    assert!(kept.into_inner().unwrap().unwrap().is_over());
     let next = once.run(key(), payload(), async |_| {
         assert_eq!(bench.proxy.deliver().await, [400]);
         Ok::<_, Failed>("second".to_owned())

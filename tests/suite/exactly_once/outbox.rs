@@ -2,10 +2,14 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::dynamodb::outbox::{Event, Outbox, StoredEvent};
-use lambda_idempotency::{Error, Outcome};
+use lambda_idempotency::protocol::record::{Ended, Intervention, Owner, RecordWrite};
+use lambda_idempotency::store::Store;
+use lambda_idempotency::{EpochMillis, Error, Outcome};
+use tokio::time::Instant;
 
 use super::{Bench, Failed, key, payload, string};
 use crate::on_each_server;
@@ -143,4 +147,45 @@ async fn events_of_an_aggregate_are_numbered_in_the_order_of_their_transaction(s
         ]
     );
     assert_eq!(transactions.len(), 1, "{transactions:?}");
+}
+
+on_each_server!(events_of_a_rerun_with_new_keys_are_of_another_transaction);
+async fn events_of_a_rerun_with_new_keys_are_of_another_transaction(server: Server) {
+    let bench = Bench::on(&server).await;
+    let table = server.outbox_table().await;
+    let outbox = Outbox::new(&table);
+    let place = async || {
+        bench
+            .once()
+            .run(key(), payload(), async |claim| {
+                let event = Event::new("order.created", "order-1");
+                Ok::<_, Failed>(outbox.emit(&claim, event, &1).unwrap())
+            })
+            .await
+    };
+    place().await.unwrap();
+
+    let id = bench.once().record_id(&key()).unwrap();
+    let (store, deadline) = (bench.store(), Instant::now() + Duration::from_mins(1));
+    let found = store.load(&id, deadline).await.unwrap().unwrap();
+    let record = found.content.unwrap();
+    let rerun = Intervention {
+        id,
+        seen: found.version,
+        owner: Owner::random().unwrap(),
+        expiration: record.expiration,
+        steps: vec![record.journal.next_keys(EpochMillis(0))],
+        end: Ended::Released { last_error: None },
+    };
+    let write = RecordWrite::Intervene(rerun);
+    store.write(&write, deadline).await.unwrap();
+    assert!(!place().await.unwrap().is_replayed());
+
+    let items = server.client().scan().table_name(&table).send().await;
+    let items = items.unwrap().items.unwrap();
+    let transactions = items.iter().map(StoredEvent::from_item);
+    let transactions: HashSet<_> = transactions
+        .map(|event| event.unwrap().transaction)
+        .collect();
+    assert_eq!(transactions.len(), 2, "{transactions:?}");
 }

@@ -139,6 +139,7 @@ async fn refused(bench: &Bench, seen: &mut Seen) {
         Key::new("charge", format!("{secret}\n")),
         Key::new("charge", secret.repeat(30)),
         Key::new("charge", ""),
+        Key::new("charge", secret).scope(""),
         Key::new("", secret),
         Key::raw("charge", secret.repeat(200)),
         Key::raw("charge", secret).scope(secret),

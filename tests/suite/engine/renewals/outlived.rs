@@ -84,6 +84,21 @@ async fn a_handler_that_is_ended_at_its_deadline_leaves_its_key_to_a_retry() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_slow_store_behind_a_handler_that_panicked_does_not_hold_the_panic_up() {
+    let bench = &bench(AtDeadline::End);
+    bench.store.inject(Call::Release, Fault::Delayed(LONGEST));
+    let panics = |_| async {
+        // Shortly before it is ended.
+        tokio::time::sleep(TIME * 15 / 16).await;
+        panic!("injected")
+    };
+    let once = bench.invocation();
+    let run = once.run::<(), HandlerError, _, _, _>(key(), payload(), panics);
+    let told = tokio::time::timeout(TIME, AssertUnwindSafe(run).catch_unwind());
+    assert!(told.await.unwrap().is_err());
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_ended_handler_waits_for_an_operator_where_the_policy_says_so() {
     let bench = &bench_with(|once| {
         once.settings(|settings| settings.at_deadline = AtDeadline::End)
@@ -417,4 +432,20 @@ async fn what_a_failed_handler_has_spawned_is_told_before_a_retry_runs() {
     let claim = kept.lock().unwrap().take().unwrap();
     assert!(claim.is_over());
     claim.over().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_superseded_handler_has_spawned_is_told() {
+    let bench = &bench(AtDeadline::End);
+    let kept = &OnceLock::new();
+    let run = bench.once.run(key(), payload(), |claim| async {
+        kept.set(claim).unwrap();
+        // Another attempt takes over while the clock is put forward. Put back, it doesn't end this claim.
+        bench.clock.step.store(3_600_000, Ordering::SeqCst);
+        let elsewhere = bench.elsewhere().await;
+        bench.clock.step.store(0, Ordering::SeqCst);
+        elsewhere
+    });
+    assert!(run.await.unwrap().is_replayed());
+    assert!(kept.get().unwrap().is_over());
 }
