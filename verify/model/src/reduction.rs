@@ -30,7 +30,7 @@ impl Reduction {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{HashMap, HashSet};
+    use ahash::{AHashMap as HashMap, AHashSet as HashSet};
 
     use stateright::Model;
 

@@ -370,7 +370,7 @@ async fn fill(table: &str, count: usize, padding: usize) {
 #[tokio::test]
 async fn all_records_are_listed_once_each_also_after_an_end_in_between() {
     let table = table().await;
-    let count = size("RECORDS", 10_000);
+    let count = size("RECORDS", 4_000);
     // Ten megabytes, so that each segment has several pages.
     fill(&table, count, 10_000_000 / count).await;
     let endpoint = dynamodb_endpoint();
