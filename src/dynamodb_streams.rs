@@ -126,10 +126,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::SystemTime;
 
-use lambda_runtime::Context;
 use serde::Deserialize;
 use serde_json::Value;
-use tracing::{Span, info_span};
 
 use crate::batch::Source;
 use crate::dynamodb_streams::plain::{write_item, write_text};
@@ -396,37 +394,12 @@ impl Source for DynamoDbStreamEvent {
         ItemFailures::lowest(failed)
     }
 
-    fn batch_span(records: &[DynamoDbStreamRecord], context: &Context) -> Span {
-        let table = records.first().map_or("", table);
-        info_span!(
-            "dynamodb_streams_batch",
-            otel.kind = "consumer",
-            otel.name = format_args!("receive {table}"),
-            faas.trigger = "datasource",
-            faas.invocation_id = context.request_id,
-            messaging.system = "aws_dynamodb_streams",
-            messaging.operation.name = "receive",
-            messaging.operation.r#type = "receive",
-            messaging.destination.name = table,
-            messaging.batch.message_count = records.len(),
-        )
-    }
-
-    fn record_span(record: &DynamoDbStreamRecord) -> Span {
-        let table = table(record);
-        info_span!(
-            "dynamodb_streams_record",
-            otel.kind = "consumer",
-            otel.name = format_args!("process {table}"),
-            messaging.system = "aws_dynamodb_streams",
-            messaging.operation.name = "process",
-            messaging.operation.r#type = "process",
-            messaging.destination.name = table,
+    messaging_spans! {
+        system: "aws_dynamodb_streams", trigger: "datasource", verb: "receive",
+        destination: Self::origin(record).unwrap_or_default(),
+        |records| "dynamodb_streams_batch" {}
+        |record| "dynamodb_streams_record" {
             messaging.message.id = record.sequence_number.as_deref().unwrap_or_default(),
-        )
+        }
     }
-}
-
-fn table(record: &DynamoDbStreamRecord) -> &str {
-    DynamoDbStreamEvent::origin(record).unwrap_or_default()
 }

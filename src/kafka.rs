@@ -88,10 +88,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lambda_runtime::Context;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
-use tracing::{Span, info_span};
 
 use crate::batch::{BodyError, Source};
 use crate::streams::{Data, HeaderBytes, text, token};
@@ -176,7 +174,8 @@ fn sorted(servers: &str) -> Option<String> {
 const NO_VALUE: &[u8] = b"null";
 
 /// Holds one record as Lambda delivers it. Lambda sends key and value in Base64, which is decoded
-/// here.
+/// here. [`Source::body`] gives the bytes of the value, and `null` for a
+/// [tombstone](Self::is_tombstone).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct KafkaRecord {
@@ -284,11 +283,6 @@ impl KafkaRecord {
         self.key().map(text)
     }
 
-    /// Gives the bytes of the value; `None` where it is null.
-    pub fn value(&self) -> Option<&[u8]> {
-        self.value.as_ref()?.bytes().ok()
-    }
-
     /// Tells whether the value is null: on a compacted topic, such a record deletes its key.
     pub fn is_tombstone(&self) -> bool {
         self.value.is_none()
@@ -372,35 +366,13 @@ impl Source for KafkaEvent {
         ItemFailures::of(failed.into_iter().map(RecordPlace::of))
     }
 
-    fn batch_span(records: &[KafkaRecord], context: &Context) -> Span {
-        let topic = records.first().map_or("", |record| &record.topic);
-        info_span!(
-            "kafka_batch",
-            otel.kind = "consumer",
-            otel.name = format_args!("poll {topic}"),
-            faas.trigger = "pubsub",
-            faas.invocation_id = context.request_id,
-            messaging.system = "kafka",
-            messaging.operation.name = "poll",
-            messaging.operation.r#type = "receive",
-            messaging.destination.name = topic,
-            messaging.batch.message_count = records.len(),
-        )
-    }
-
-    fn record_span(record: &KafkaRecord) -> Span {
-        let topic = &*record.topic;
-        info_span!(
-            "kafka_record",
-            otel.kind = "consumer",
-            otel.name = format_args!("process {topic}"),
-            messaging.system = "kafka",
-            messaging.operation.name = "process",
-            messaging.operation.r#type = "process",
-            messaging.destination.name = topic,
+    messaging_spans! {
+        system: "kafka", trigger: "pubsub", verb: "poll", destination: &record.topic,
+        |records| "kafka_batch" {}
+        |record| "kafka_record" {
             messaging.destination.partition.id = record.partition,
             messaging.kafka.offset = record.offset,
             messaging.kafka.message.tombstone = record.is_tombstone().then_some(true),
-        )
+        }
     }
 }

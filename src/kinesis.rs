@@ -141,9 +141,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::SystemTime;
 
-use lambda_runtime::Context;
 use serde::Deserialize;
-use tracing::{Span, info_span};
 
 use crate::batch::Source;
 use crate::kinesis::aggregate::{Damaged, MOST_RECORDS, SubRecord};
@@ -176,16 +174,17 @@ pub struct KinesisEvent {
     pub records: Vec<KinesisRecord>,
 }
 
-/// Holds one record. A field that the event lacks is `None`.
+/// Holds one record. A field that the event lacks is `None`. [`Source::body`] gives the data.
 ///
 /// ```
-/// use lambda_idempotency::kinesis::KinesisRecord;
+/// use lambda_idempotency::batch::Source;
+/// use lambda_idempotency::kinesis::{KinesisEvent, KinesisRecord};
 ///
 /// let record: KinesisRecord = serde_json::from_str(
 ///     r#"{"kinesis": {"partitionKey": "tea", "sequenceNumber": "4959", "data": "aGVsbG8="}}"#,
 /// )?;
 /// assert_eq!(record.partition_key.as_deref(), Some("tea"));
-/// assert_eq!(record.data()?, b"hello");
+/// assert_eq!(KinesisEvent::body(&record)?, b"hello");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
@@ -212,17 +211,6 @@ pub struct KinesisRecord {
 }
 
 impl KinesisRecord {
-    /// Gives the bytes that the producer sent. In a [`KinesisEvent`], an aggregate of the Kinesis
-    /// Producer Library is given as it is.
-    ///
-    /// # Errors
-    ///
-    /// The record has no data, its data is not Base64, the aggregate that it is can't be read, or it is
-    /// behind as many records of aggregates as a batch runs.
-    pub fn data(&self) -> Result<&[u8], BodyError> {
-        self.data.bytes()
-    }
-
     /// Takes the records out of an aggregate. Any other record stays as it is. `room` is for so many
     /// records of aggregates; `None` behind one for which it was too small.
     fn opened(mut self, room: &mut Option<usize>) -> Vec<Self> {
@@ -352,8 +340,11 @@ impl Source for KinesisEvent {
         }))
     }
 
+    /// Gives the bytes that the producer sent. In a [`KinesisEvent`], an aggregate of the Kinesis
+    /// Producer Library is given as it is. An error where it is damaged, and behind as many records of
+    /// aggregates as a batch runs.
     fn body(record: &KinesisRecord) -> Result<&[u8], BodyError> {
-        record.data()
+        record.data.bytes()
     }
 
     /// Takes the last part of `arn:aws:kinesis:region:account:stream/name`.
@@ -374,36 +365,15 @@ impl Source for KinesisEvent {
         ItemFailures::lowest(failed)
     }
 
-    fn batch_span(records: &[KinesisRecord], context: &Context) -> Span {
-        let stream = records.first().map_or("", stream);
-        info_span!(
-            "kinesis_batch",
-            otel.kind = "consumer",
-            otel.name = format_args!("receive {stream}"),
-            faas.trigger = "pubsub",
-            faas.invocation_id = context.request_id,
-            messaging.system = "aws_kinesis",
-            messaging.operation.name = "receive",
-            messaging.operation.r#type = "receive",
-            messaging.destination.name = stream,
+    messaging_spans! {
+        system: "aws_kinesis", trigger: "pubsub", verb: "receive", destination: Self::origin(record).unwrap_or_default(),
+        |records| "kinesis_batch" {
             messaging.destination.partition.id = records.first().map(shard),
-            messaging.batch.message_count = records.len(),
-        )
-    }
-
-    fn record_span(record: &KinesisRecord) -> Span {
-        let stream = stream(record);
-        info_span!(
-            "kinesis_record",
-            otel.kind = "consumer",
-            otel.name = format_args!("process {stream}"),
-            messaging.system = "aws_kinesis",
-            messaging.operation.name = "process",
-            messaging.operation.r#type = "process",
-            messaging.destination.name = stream,
+        }
+        |record| "kinesis_record" {
             messaging.destination.partition.id = shard(record),
             messaging.message.id = record.sequence_number.as_deref().unwrap_or_default(),
-        )
+        }
     }
 }
 
@@ -413,10 +383,6 @@ fn stream_arn(record: &KinesisRecord) -> Option<&str> {
     let arn = record.event_source_arn.as_deref()?;
     let stream = arn.split_once("/consumer/").map_or(arn, |(arn, _)| arn);
     (!stream.is_empty()).then_some(stream)
-}
-
-fn stream(record: &KinesisRecord) -> &str {
-    KinesisEvent::origin(record).unwrap_or_default()
 }
 
 /// Takes the shard from `shardId-000000000006:sequence number`.
@@ -439,7 +405,7 @@ mod tests {
     fn what_a_record_lacks_is_none_and_its_data_an_error() {
         let record: KinesisRecord = serde_json::from_value(json!({})).unwrap();
         assert_eq!(record, KinesisRecord::default());
-        assert_eq!(record.data(), Err(BodyError::MISSING));
+        assert_eq!(KinesisEvent::body(&record), Err(BodyError::MISSING));
         let bare: KinesisRecord = serde_json::from_value(json!({ "kinesis": {} })).unwrap();
         assert_eq!(bare, record);
     }
@@ -550,7 +516,7 @@ mod tests {
         use std::sync::Arc;
         use std::sync::atomic::{AtomicUsize, Ordering};
 
-        use lambda_runtime::LambdaEvent;
+        use lambda_runtime::{Context, LambdaEvent};
         use tower::Service;
 
         let aggregate = |n: usize, records: usize| {

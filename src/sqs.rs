@@ -180,8 +180,6 @@
 //! [redrive]: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-configure-dead-letter-queue-redrive.html
 
 use data_encoding::BASE64;
-use lambda_runtime::Context;
-use tracing::{Span, info_span};
 
 use crate::batch::{BodyError, Source};
 
@@ -271,42 +269,15 @@ impl Source for SqsEvent {
         response
     }
 
-    fn batch_span(messages: &[SqsMessage], context: &Context) -> Span {
-        let queue = messages.first().map_or("", queue);
-        info_span!(
-            "sqs_batch",
-            otel.kind = "consumer",
-            otel.name = format_args!("receive {queue}"),
-            faas.trigger = "pubsub",
-            faas.invocation_id = context.request_id,
-            messaging.system = "aws_sqs",
-            messaging.operation.name = "receive",
-            messaging.operation.r#type = "receive",
-            messaging.destination.name = queue,
-            messaging.batch.message_count = messages.len(),
-        )
-    }
-
-    /// Links the producer's span instead of making it the parent: one invocation works for many
-    /// producers.
-    fn record_span(message: &SqsMessage) -> Span {
-        let queue = queue(message);
-        info_span!(
-            "sqs_message",
-            otel.kind = "consumer",
-            otel.name = format_args!("process {queue}"),
-            messaging.system = "aws_sqs",
-            messaging.operation.name = "process",
-            messaging.operation.r#type = "process",
-            messaging.destination.name = queue,
+    messaging_spans! {
+        system: "aws_sqs", trigger: "pubsub", verb: "receive", destination: Self::origin(message).unwrap_or_default(),
+        |messages| "sqs_batch" {}
+        |message| "sqs_message" {
             messaging.message.id = message.message_id.as_deref().unwrap_or_default(),
+            // A link to the producer's span, and no parent: one invocation works for many producers.
             link.traceparent = Origin::of(message).map(|origin| origin.traceparent()),
-        )
+        }
     }
-}
-
-fn queue(message: &SqsMessage) -> &str {
-    SqsEvent::origin(message).unwrap_or_default()
 }
 
 impl<T> Message<T> {

@@ -28,10 +28,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lambda_runtime::Context;
 use serde::Deserialize;
 use serde_json::Value;
-use tracing::{Span, info_span};
 
 use crate::batch::{BodyError, Source};
 use crate::streams::{Data, token};
@@ -55,7 +53,8 @@ pub struct ActiveMqEvent {
     pub messages: Vec<ActiveMqMessage>,
 }
 
-/// Holds one message as Lambda delivers it. Lambda sends the data in Base64, which is decoded here.
+/// Holds one message as Lambda delivers it. Lambda sends the data in Base64, which is decoded here:
+/// [`Source::body`] gives the bytes, [`Source::attribute`] a property.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ActiveMqMessage {
@@ -137,23 +136,6 @@ impl From<Wire> for ActiveMqEvent {
     }
 }
 
-impl ActiveMqMessage {
-    /// Gives the text of a property that the producer set: a string, or the JSON text of a number
-    /// or a truth value.
-    pub fn property(&self, name: &str) -> Option<String> {
-        match self.properties.get(name)? {
-            Value::String(text) => Some(text.clone()),
-            Value::Null => None,
-            other => Some(other.to_string()),
-        }
-    }
-
-    /// Gives the bytes of the message; `None` where it has none, or where they are not Base64.
-    pub fn data(&self) -> Option<&[u8]> {
-        self.data.bytes().ok()
-    }
-}
-
 impl Source for ActiveMqEvent {
     type Record = ActiveMqMessage;
     type Reply = ();
@@ -197,43 +179,24 @@ impl Source for ActiveMqEvent {
         message.redelivered.then_some(2)
     }
 
+    /// Gives the text of a property that the producer set: a string, or the JSON text of a number
+    /// or a truth value.
     fn attribute(message: &ActiveMqMessage, name: &str) -> Option<String> {
-        message.property(name)
+        match message.properties.get(name)? {
+            Value::String(text) => Some(text.clone()),
+            Value::Null => None,
+            other => Some(other.to_string()),
+        }
     }
 
     fn reply(_: Vec<String>) {}
 
-    fn batch_span(messages: &[ActiveMqMessage], context: &Context) -> Span {
-        let queue = messages
-            .first()
-            .and_then(|message| message.queue.as_deref());
-        let queue = queue.unwrap_or_default();
-        info_span!(
-            "activemq_batch",
-            otel.kind = "consumer",
-            otel.name = format_args!("receive {queue}"),
-            faas.trigger = "pubsub",
-            faas.invocation_id = context.request_id,
-            messaging.system = "activemq",
-            messaging.operation.name = "receive",
-            messaging.operation.r#type = "receive",
-            messaging.destination.name = queue,
-            messaging.batch.message_count = messages.len(),
-        )
-    }
-
-    fn record_span(message: &ActiveMqMessage) -> Span {
-        let queue = message.queue.as_deref().unwrap_or_default();
-        info_span!(
-            "activemq_message",
-            otel.kind = "consumer",
-            otel.name = format_args!("process {queue}"),
-            messaging.system = "activemq",
-            messaging.operation.name = "process",
-            messaging.operation.r#type = "process",
-            messaging.destination.name = queue,
+    messaging_spans! {
+        system: "activemq", trigger: "pubsub", verb: "receive", destination: Self::origin(message).unwrap_or_default(),
+        |messages| "activemq_batch" {}
+        |message| "activemq_message" {
             messaging.message.id = message.message_id.as_deref().unwrap_or_default(),
-        )
+        }
     }
 }
 

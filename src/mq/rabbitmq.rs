@@ -29,10 +29,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lambda_runtime::Context;
 use serde::Deserialize;
 use serde_json::Value;
-use tracing::{Span, info_span};
 
 use crate::batch::{BodyError, Source};
 use crate::streams::{Data, HeaderBytes, token};
@@ -56,12 +54,21 @@ pub struct RabbitMqEvent {
     pub messages: Vec<RabbitMqMessage>,
 }
 
-/// Holds one message as Lambda delivers it. Lambda sends the data in Base64, which is decoded here.
+/// Holds one message as Lambda delivers it. Lambda sends the data in Base64, which is decoded here:
+/// [`Source::body`] gives the bytes, [`Source::attribute`] a header.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RabbitMqMessage {
-    /// The properties that the producer set.
-    pub properties: BasicProperties,
+    /// The id that the producer gave the message; `None` where it gave none, or an empty one.
+    pub message_id: Option<String>,
+    /// The id of the request that the message belongs to, where the producer set one.
+    pub correlation_id: Option<String>,
+    /// The media type of the data, where the producer set one.
+    pub content_type: Option<String>,
+    /// The type of the message, in the producer's words.
+    pub kind: Option<String>,
+    /// The program that sent the message, where it named itself.
+    pub app_id: Option<String>,
     /// Says whether the broker has delivered the message before.
     pub redelivered: bool,
     /// The queue and its virtual host, as the event names them: `bills::/`.
@@ -71,25 +78,7 @@ pub struct RabbitMqMessage {
     broker: Option<Arc<str>>,
     place: String,
     data: Data,
-}
-
-/// Holds the properties of a RabbitMQ message; each is `None` where the producer set none.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct BasicProperties {
-    /// The id of the message.
-    pub message_id: Option<String>,
-    /// The id of the request that the message belongs to.
-    pub correlation_id: Option<String>,
-    /// The media type of the data.
-    pub content_type: Option<String>,
-    /// The type of the message, in the producer's words.
-    #[serde(rename = "type")]
-    pub kind: Option<String>,
-    /// The program that sent the message.
-    pub app_id: Option<String>,
-    headers: Option<BTreeMap<String, Header>>,
+    headers: BTreeMap<String, Header>,
 }
 
 /// Texts arrive as bytes, numbers and truth values as such.
@@ -125,6 +114,17 @@ struct Fields {
     data: Data,
 }
 
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BasicProperties {
+    message_id: Option<String>,
+    correlation_id: Option<String>,
+    content_type: Option<String>,
+    r#type: Option<String>,
+    app_id: Option<String>,
+    headers: Option<BTreeMap<String, Header>>,
+}
+
 impl From<Wire> for RabbitMqEvent {
     fn from(wire: Wire) -> Self {
         let broker = wire.event_source_arn;
@@ -133,48 +133,28 @@ impl From<Wire> for RabbitMqEvent {
             let queue = name.rsplit_once("::").map_or(&*name, |(queue, _)| queue);
             let (queue, name): (Arc<str>, Arc<str>) = (queue.into(), name.into());
             let broker = broker.clone();
-            let message = move |(position, fields): (usize, Fields)| RabbitMqMessage {
-                properties: fields.basic_properties.unwrap_or_default(),
-                redelivered: fields.redelivered.unwrap_or_default(),
-                broker: broker.clone(),
-                place: format!("{name}[{position}]"),
-                queue_and_host: Arc::clone(&name),
-                queue: Arc::clone(&queue),
-                data: fields.data,
+            let message = move |(position, fields): (usize, Fields)| {
+                let properties = fields.basic_properties.unwrap_or_default();
+                RabbitMqMessage {
+                    message_id: properties.message_id.filter(|id| !id.is_empty()),
+                    correlation_id: properties.correlation_id,
+                    content_type: properties.content_type,
+                    kind: properties.r#type,
+                    app_id: properties.app_id,
+                    redelivered: fields.redelivered.unwrap_or_default(),
+                    broker: broker.clone(),
+                    place: format!("{name}[{position}]"),
+                    queue_and_host: Arc::clone(&name),
+                    queue: Arc::clone(&queue),
+                    data: fields.data,
+                    headers: properties.headers.unwrap_or_default(),
+                }
             };
             messages.into_iter().enumerate().map(message)
         });
         Self {
             messages: messages.collect(),
         }
-    }
-}
-
-impl RabbitMqMessage {
-    /// Gives the text of a header that the producer set: a text, in Base64 where it is not UTF-8,
-    /// or the JSON text of a number or a truth value.
-    pub fn header(&self, name: &str) -> Option<String> {
-        match self.properties.headers.as_ref()?.get(name)? {
-            Header::Text { bytes } => bytes.text(),
-            Header::Other(Value::String(text)) => Some(text.clone()),
-            Header::Other(Value::Null) => None,
-            Header::Other(other) => Some(other.to_string()),
-        }
-    }
-
-    /// Gives the bytes of the message; `None` where it has none, or where they are not Base64.
-    pub fn data(&self) -> Option<&[u8]> {
-        self.data.bytes().ok()
-    }
-
-    fn message_id(&self) -> Option<&str> {
-        let id = self.properties.message_id.as_deref();
-        id.filter(|id| !id.is_empty())
-    }
-
-    /// The message id, or the message's place in the event: the broker gives no id.
-    fn id(&self) -> &str {
-        self.message_id().unwrap_or(&self.place)
     }
 }
 
@@ -194,13 +174,13 @@ impl Source for RabbitMqEvent {
     /// Gives the message id, or the queue and the message's position in the event: RabbitMQ has an
     /// id only where the producer set one.
     fn id(message: &RabbitMqMessage) -> Option<&str> {
-        Some(message.id())
+        Some(message.message_id.as_deref().unwrap_or(&message.place))
     }
 
     /// Joins broker, queue and id: copies of one message in several queues have one id.
     fn token(message: &RabbitMqMessage) -> Option<Cow<'_, str>> {
         let queue = token(message.broker.as_deref()?, &message.queue_and_host);
-        Some(Cow::Owned(token(&queue, message.message_id()?)))
+        Some(Cow::Owned(token(&queue, message.message_id.as_deref()?)))
     }
 
     fn body(message: &RabbitMqMessage) -> Result<&[u8], BodyError> {
@@ -222,40 +202,25 @@ impl Source for RabbitMqEvent {
         message.redelivered.then_some(2)
     }
 
+    /// Gives the text of a header that the producer set: a text, in Base64 where it is not UTF-8,
+    /// or the JSON text of a number or a truth value.
     fn attribute(message: &RabbitMqMessage, name: &str) -> Option<String> {
-        message.header(name)
+        match message.headers.get(name)? {
+            Header::Text { bytes } => bytes.text(),
+            Header::Other(Value::String(text)) => Some(text.clone()),
+            Header::Other(Value::Null) => None,
+            Header::Other(other) => Some(other.to_string()),
+        }
     }
 
     fn reply(_: Vec<String>) {}
 
-    fn batch_span(messages: &[RabbitMqMessage], context: &Context) -> Span {
-        let queue = messages.first().map_or("", |message| &message.queue);
-        info_span!(
-            "rabbitmq_batch",
-            otel.kind = "consumer",
-            otel.name = format_args!("receive {queue}"),
-            faas.trigger = "pubsub",
-            faas.invocation_id = context.request_id,
-            messaging.system = "rabbitmq",
-            messaging.operation.name = "receive",
-            messaging.operation.r#type = "receive",
-            messaging.destination.name = queue,
-            messaging.batch.message_count = messages.len(),
-        )
-    }
-
-    fn record_span(message: &RabbitMqMessage) -> Span {
-        let queue = &*message.queue;
-        info_span!(
-            "rabbitmq_message",
-            otel.kind = "consumer",
-            otel.name = format_args!("process {queue}"),
-            messaging.system = "rabbitmq",
-            messaging.operation.name = "process",
-            messaging.operation.r#type = "process",
-            messaging.destination.name = queue,
-            messaging.message.id = message.id(),
-        )
+    messaging_spans! {
+        system: "rabbitmq", trigger: "pubsub", verb: "receive", destination: &message.queue,
+        |messages| "rabbitmq_batch" {}
+        |message| "rabbitmq_message" {
+            messaging.message.id = Self::id(message).unwrap_or_default(),
+        }
     }
 }
 
