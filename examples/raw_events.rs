@@ -8,7 +8,7 @@
 use aws_lambda_events::apigw::{ApiGatewayProxyRequest, ApiGatewayProxyResponse};
 use lambda_idempotency::Idempotency;
 use lambda_idempotency::http::IdempotencyLayer;
-use lambda_idempotency::http::events::{EventLayer, Incoming};
+use lambda_idempotency::http::events::Incoming;
 use lambda_idempotency::store::MemoryStore;
 use lambda_runtime::{Context, Error, LambdaEvent};
 use serde_json::json;
@@ -37,7 +37,7 @@ async fn main() -> Result<(), Error> {
         .namespace("refunds")
         .build()?;
     let function = ServiceBuilder::new()
-        .layer(EventLayer::new(IdempotencyLayer::unscoped(once)))
+        .layer(IdempotencyLayer::unscoped(once))
         .service_fn(refund);
     if std::env::var_os("AWS_LAMBDA_RUNTIME_API").is_some() {
         return lambda_runtime::run(function).await;

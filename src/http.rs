@@ -47,8 +47,8 @@
 //! ```
 //!
 //! It wraps the *handler*: a service that `lambda_http::run` or `run_concurrent` is given, an axum
-//! router, a closure through [`service_fn`](tower::service_fn). Handlers of raw
-//! events, without `lambda_http`, are wrapped by `events::EventLayer`.
+//! router, a closure through [`service_fn`](tower::service_fn), or a handler of raw events, without
+//! `lambda_http` (module `events`).
 //!
 //! Outside Lambda, where no invocation's deadline is known, claim, handler and completion of a
 //! request with a key run in their own task, so that a client that hangs up cuts nothing off:
@@ -146,7 +146,7 @@
 //!
 //! An answer that a duplicate may not get says so: `Idempotency-Status: unprotected` where no
 //! record protects it (the store is down and fails open, the key was optional and missing, the kill
-//! switch is thrown), `unrecorded` where the outcome could not be stored.
+//! switch is on), `unrecorded` where the outcome could not be stored.
 //!
 //! # Large and streamed answers
 //!
@@ -204,7 +204,6 @@ pub use body::{ReadError, RequestBody, ResponseBody};
 pub use layer::IdempotencyLayer;
 pub use operation::path;
 pub use problem::ProblemDetails;
-pub use replay_hook::ReplayedResponse;
 pub use selector::Selector;
 pub use service::IdempotencyService;
 pub use settings::{RoutePolicy, Settings};

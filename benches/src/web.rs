@@ -10,7 +10,7 @@ use futures_util::{StreamExt, stream};
 use lambda_http::aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse};
 use lambda_idempotency::Idempotency;
 use lambda_idempotency::http::IdempotencyLayer;
-use lambda_idempotency::http::events::{EventLayer, Incoming};
+use lambda_idempotency::http::events::Incoming;
 use lambda_idempotency::store::Store;
 use lambda_runtime::LambdaEvent;
 use serde::Deserialize;
@@ -96,7 +96,7 @@ impl Web {
             let handler = service_fn(move |event: Incoming<ApiGatewayV2httpRequest>| {
                 std::future::ready(pay(&runs, &event.payload))
             });
-            let mut service = EventLayer::new(IdempotencyLayer::unscoped(once)).layer(handler);
+            let mut service = IdempotencyLayer::unscoped(once).layer(handler);
             Box::new(move |event| -> Reply { Box::pin(service.call(event)) })
         }))
     }

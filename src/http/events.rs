@@ -1,9 +1,8 @@
 //! Wraps handlers of events as Lambda delivers them, on `lambda_runtime`, without `lambda_http`.
 //!
-//! [`EventLayer`] does for a handler of [`ApiGatewayProxyRequest`], [`ApiGatewayV2httpRequest`],
-//! [`AlbTargetGroupRequest`] or [`LambdaFunctionUrlRequest`] what
-//! [`IdempotencyLayer`] does for a service of HTTP requests, with its
-//! settings: the same event of a plain address gets the same key and the same fingerprint either way.
+//! [`IdempotencyLayer`] wraps a handler of [`ApiGatewayProxyRequest`], [`ApiGatewayV2httpRequest`],
+//! [`AlbTargetGroupRequest`] or [`LambdaFunctionUrlRequest`] as it does a service of HTTP requests:
+//! the same event of a plain address gets the same key and the same fingerprint either way.
 //! They differ where `lambda_http` rewrites a path, such as `/a/../b`, and where a query of version 2.0
 //! has `|`, `^`, `{` or `}`, which are encoded here alone. The handler is given an [`Incoming`] event,
 //! which is a `LambdaEvent` with the [`Claim`] beside it.
@@ -11,8 +10,7 @@
 //! ```
 //! use lambda_http::aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse};
 //! use lambda_http::LambdaEvent;
-//! use lambda_idempotency::http::IdempotencyLayer;
-//! use lambda_idempotency::http::events::{EventLayer, Incoming};
+//! use lambda_idempotency::http::{IdempotencyLayer, events::Incoming};
 //! use lambda_idempotency::{Idempotency, store::MemoryStore};
 //! use tower::{ServiceBuilder, ServiceExt};
 //!
@@ -27,7 +25,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
 //! let once = Idempotency::builder(MemoryStore::new()).namespace("orders").build()?;
-//! let function = ServiceBuilder::new().layer(EventLayer::new(IdempotencyLayer::unscoped(once))).service_fn(order);
+//! let function = ServiceBuilder::new().layer(IdempotencyLayer::unscoped(once)).service_fn(order);
 //! // In a function: lambda_runtime::run(function).await
 //!
 //! # let event = r#"{"version": "2.0", "routeKey": "POST /orders", "rawPath": "/orders", "rawQueryString": "",
@@ -46,6 +44,7 @@
 //! goes out as the handler made it. A replay's body is text where it is UTF-8, base64 where it
 //! isn't.
 //!
+//! [`IdempotencyLayer`]: super::IdempotencyLayer
 //! [`ApiGatewayProxyRequest`]: lambda_http::aws_lambda_events::apigw::ApiGatewayProxyRequest
 //! [`ApiGatewayV2httpRequest`]: lambda_http::aws_lambda_events::apigw::ApiGatewayV2httpRequest
 //! [`AlbTargetGroupRequest`]: lambda_http::aws_lambda_events::alb::AlbTargetGroupRequest
@@ -62,12 +61,12 @@ use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt, Full};
 use lambda_http::Context;
 use lambda_http::{LambdaEvent, RequestExt as _};
-use tower::{Layer, Service};
+use tower::Service;
 
 use crate::engine::claim::Claim;
 use crate::engine::error::Obstacle;
 use crate::http::service::{OwnResponse, STATUS, read_own};
-use crate::http::{IdempotencyLayer, IdempotencyService, ReadError, RequestBody};
+use crate::http::{IdempotencyService, ReadError, RequestBody};
 
 mod conversion;
 
@@ -175,47 +174,7 @@ impl<E: HttpEvent> RequestBody for EventBody<E> {
     }
 }
 
-/// Wraps a service of [`Incoming`] events, and makes a service of `LambdaEvent` of it. The
-/// [module page](super) shows one.
-#[derive(Debug)]
-#[must_use = "a layer does nothing until it wraps a service"]
-pub struct EventLayer {
-    layer: IdempotencyLayer,
-}
-
-clone_fields!([] EventLayer { layer });
-
-impl EventLayer {
-    /// Makes a layer with the settings of `layer`.
-    pub fn new(layer: IdempotencyLayer) -> Self {
-        Self { layer }
-    }
-}
-
-impl<Svc> Layer<Svc> for EventLayer {
-    type Service = EventService<Svc>;
-
-    fn layer(&self, inner: Svc) -> Self::Service {
-        EventService {
-            inner: self.layer.layer(Handler(inner)),
-        }
-    }
-}
-
-/// Serves events with a service that [`EventLayer`] wraps.
-pub struct EventService<Svc> {
-    inner: IdempotencyService<Handler<Svc>>,
-}
-
-clone_fields!([Svc: Clone] EventService<Svc> { inner });
-
-impl<Svc> fmt::Debug for EventService<Svc> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EventService").finish_non_exhaustive()
-    }
-}
-
-impl<Svc, E> Service<LambdaEvent<E>> for EventService<Svc>
+impl<Svc, E> Service<LambdaEvent<E>> for IdempotencyService<Svc>
 where
     E: HttpEvent,
     Svc: Service<Incoming<E>, Response = E::Response> + Clone + Send + 'static,
@@ -227,7 +186,7 @@ where
     type Future = BoxFuture<'static, Result<E::Response, Svc::Error>>;
 
     fn poll_ready(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), Svc::Error>> {
-        Service::<Request<EventBody<E>>>::poll_ready(&mut self.inner, cx)
+        self.inner.poll_ready(cx)
     }
 
     fn call(&mut self, event: LambdaEvent<E>) -> Self::Future {
@@ -239,7 +198,15 @@ where
             read: own_response::<E::Response>,
         };
         request.extensions_mut().insert(own);
-        let answer = self.inner.call(request);
+        let mut service = IdempotencyService {
+            once: self.once.clone(),
+            settings: self.settings.clone(),
+            inner: Handler(self.inner.clone()),
+        };
+        // The handler that is ready goes; what the call leaves stays here.
+        std::mem::swap(&mut self.inner, &mut service.inner.0);
+        let answer = service.call(request);
+        self.inner = service.inner.0;
         Box::pin(async { Ok(finish(answer.await?).await) })
     }
 }

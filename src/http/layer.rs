@@ -9,9 +9,10 @@ use http::header::HeaderName;
 use http::request::Parts;
 use tower::Layer;
 
+use crate::engine::Replay;
 use crate::engine::settings::HTTP_RETENTION;
 use crate::http::problem::{self, ProblemDetails};
-use crate::http::replay_hook::{ReplayHook, ReplayedResponse};
+use crate::http::replay_hook::ReplayHook;
 use crate::http::service::IdempotencyService;
 use crate::http::settings::{RoutePolicy, Settings};
 use crate::idempotency::Idempotency;
@@ -151,7 +152,9 @@ impl IdempotencyLayer {
     /// Changes replayed responses on their way to the client: for a signed address that has expired
     /// meanwhile, a header, a field that marks a replay. Default: a replay is the stored response.
     ///
-    /// The hook runs for replays only, never for a first answer, and the record stays as it is: the
+    /// The hook gets the retry's head, with the extensions that the layers outside have set, the
+    /// response as it is stored, and the attempt that the response comes from.
+    /// It runs for replays only, never for a first answer, and the record stays as it is: the
     /// next replay begins with the same stored response. After an error or a panic of the hook, or
     /// where it doesn't answer 250 ms before the invocation ends, the client gets the stored
     /// response, and the event `hook_failed` is logged. Outside Lambda nothing but the hook's own
@@ -161,13 +164,13 @@ impl IdempotencyLayer {
     ///
     /// ```
     /// use bytes::Bytes;
-    /// use lambda_idempotency::http::{IdempotencyLayer, ReplayedResponse};
+    /// use lambda_idempotency::http::IdempotencyLayer;
     /// # use lambda_idempotency::{Idempotency, store::MemoryStore};
     /// # async fn sign(url: &str) -> Result<String, std::io::Error> { Ok(url.to_owned()) }
     ///
     /// # let once = Idempotency::builder(MemoryStore::new()).namespace("shop").build()?;
-    /// let layer = IdempotencyLayer::unscoped(once).on_replay(|replayed: ReplayedResponse| async {
-    ///     let (parts, body) = replayed.response.into_parts();
+    /// let layer = IdempotencyLayer::unscoped(once).on_replay(|_, response, _| async {
+    ///     let (parts, body) = response.into_parts();
     ///     let mut upload: serde_json::Value = serde_json::from_slice(&body)?;
     ///     upload["url"] = sign(upload["object"].as_str().unwrap_or_default()).await?.into();
     ///     let body = Bytes::from(upload.to_string());
@@ -177,10 +180,11 @@ impl IdempotencyLayer {
     /// ```
     pub fn on_replay<F, Fut, E, M>(mut self, hook: F) -> Self
     where
-        F: Fn(ReplayedResponse) -> Fut + Send + Sync + 'static,
+        F: Fn(Parts, Response<Bytes>, Replay) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Response<Bytes>, E>> + Send + 'static,
         E: HandlerError<M>,
     {
+        let hook = move |(request, response, replay)| hook(request, response, replay);
         self.settings.on_replay = Some(ReplayHook::new(hook, self.once.logs_errors()));
         self
     }

@@ -100,14 +100,18 @@ impl Problem {
     /// of this crate's page explain.
     pub(super) fn details(self, documentation: Option<&str>) -> ProblemDetails {
         let (status, code, title, detail) = self.words();
-        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut details = ProblemDetails::new(status, code, title, detail);
-        details.retry_after = self.retry_after();
-        if let Some(url) = documentation {
-            details.type_uri = format!("{url}#{code}");
-            details.documentation = Some(url.to_owned());
+        ProblemDetails {
+            status: StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+            code,
+            title,
+            detail: detail.into(),
+            type_uri: match documentation {
+                Some(url) => format!("{url}#{code}"),
+                None => format!("{TYPES}{code}"),
+            },
+            retry_after: self.retry_after(),
+            documentation: documentation.map(str::to_owned),
         }
-        details
     }
 
     /// Present exactly where the same request with the same key may be answered later.
@@ -246,25 +250,6 @@ struct Document<'a> {
 }
 
 impl ProblemDetails {
-    /// Makes a problem whose section on this crate's page has the name `code`: for tests of a
-    /// closure.
-    pub fn new(
-        status: StatusCode,
-        code: &'static str,
-        title: &'static str,
-        detail: impl Into<Cow<'static, str>>,
-    ) -> Self {
-        Self {
-            status,
-            code,
-            title,
-            detail: detail.into(),
-            type_uri: format!("{TYPES}{code}"),
-            retry_after: None,
-            documentation: None,
-        }
-    }
-
     /// Makes the response, `application/problem+json` (RFC 9457), with `Retry-After` and `Link`
     /// where they belong.
     pub fn to_response(&self) -> Response<Bytes> {

@@ -11,7 +11,7 @@ use crate::engine::{REPLY_TIME, Replay, Replayed};
 use crate::http::body::ResponseBody;
 use crate::http::fingerprint::AcceptedCodings;
 use crate::http::problem::Problem;
-use crate::http::replay_hook::{ReplayedResponse, changed};
+use crate::http::replay_hook::changed;
 use crate::http::settings::Settings;
 use crate::http::stored_response::{Malformed, StoredResponse};
 use crate::idempotency::Idempotency;
@@ -34,15 +34,10 @@ pub(super) async fn replay<B>(
     let replay = replayed.replay();
     let response = match (&settings.on_replay, request) {
         (Some(hook), Some(request)) => {
-            let replayed = ReplayedResponse {
-                request: *request,
-                response,
-                replay,
-            };
             // After the deadline nobody takes the answer, whatever becomes of a handler.
             let left = once.remaining();
             let limit = left.map(|left| left.saturating_sub(REPLY_TIME));
-            Box::pin(changed(hook, replayed, limit)).await
+            Box::pin(changed(hook, (*request, response, replay), limit)).await
         }
         _ => response,
     };

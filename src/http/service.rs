@@ -38,7 +38,8 @@ use crate::http::gateway;
 /// `unrecorded` where its outcome could not be stored.
 pub(super) const STATUS: HeaderName = HeaderName::from_static("idempotency-status");
 
-/// Serves HTTP requests with a service that [`IdempotencyLayer`](super::IdempotencyLayer) wraps.
+/// Serves HTTP requests, or Lambda's events of them, with a service that
+/// [`IdempotencyLayer`](super::IdempotencyLayer) wraps.
 pub struct IdempotencyService<Svc> {
     pub(super) once: Idempotency,
     pub(super) settings: Arc<Settings>,

@@ -17,7 +17,7 @@ use http::Response;
 use lambda_http::request::RequestContext;
 use lambda_http::{Body, Context, LambdaEvent, Request, RequestExt};
 use lambda_idempotency::http::IdempotencyLayer;
-use lambda_idempotency::http::events::{EventLayer, HttpEvent, Incoming};
+use lambda_idempotency::http::events::{HttpEvent, Incoming};
 use lambda_idempotency::{Claim, Idempotency};
 use serde::de::DeserializeOwned;
 use tower::{Layer, ServiceExt, service_fn};
@@ -123,12 +123,11 @@ where
 {
     let runs = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&runs);
-    let service = EventLayer::new(IdempotencyLayer::unscoped(once.clone())).layer(service_fn(
-        move |event: Incoming<E>| {
+    let service =
+        IdempotencyLayer::unscoped(once.clone()).layer(service_fn(move |event: Incoming<E>| {
             note(&noted, event.claim.as_ref());
             std::future::ready(Ok::<_, Infallible>(created()))
-        },
-    ));
+        }));
     let answer = service
         .oneshot(LambdaEvent::new(event, Context::default()))
         .await

@@ -6,10 +6,11 @@ use std::future::{Ready, poll_fn, ready};
 use aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse};
 use futures_util::FutureExt;
 use tokio::time::Instant;
-use tower::{ServiceExt, service_fn};
+use tower::{Layer, ServiceExt, service_fn};
 
 use super::*;
 use crate::Idempotency;
+use crate::http::IdempotencyLayer;
 use crate::protocol::key::RecordId;
 use crate::protocol::record::{Found, RecordWrite};
 use crate::store::transaction::{Admission, Commit, Committed, Refusal, Write};
@@ -52,7 +53,7 @@ fn a_function_is_ready_when_its_handler_is() {
         Poll::Ready(Err("broken")),
     ] {
         let builder = Idempotency::builder(MemoryStore::new()).namespace("shop");
-        let layer = EventLayer::new(IdempotencyLayer::unscoped(builder.build().unwrap()));
+        let layer = IdempotencyLayer::unscoped(builder.build().unwrap());
         let mut function = layer.layer(Handlers(state));
         let is_ready = poll_fn(|cx| {
             let ready =
@@ -60,6 +61,22 @@ fn a_function_is_ready_when_its_handler_is() {
             Poll::Ready(Ok::<_, Infallible>(ready))
         });
         assert_eq!(is_ready.now_or_never().unwrap(), Ok(state));
+    }
+}
+
+#[tokio::test]
+async fn a_handler_keeps_its_state_where_nothing_is_guarded() {
+    let builder = Idempotency::builder(MemoryStore::new()).namespace("shop");
+    let layer = IdempotencyLayer::unscoped(builder.build().unwrap());
+    let mut calls = 200;
+    let mut function = layer.layer(service_fn(move |_: Incoming<ApiGatewayV2httpRequest>| {
+        calls += 1;
+        ready(Ok::<_, Infallible>(response(calls)))
+    }));
+    for status in [201, 202] {
+        let event = ApiGatewayV2httpRequest::default();
+        let answer = function.call(LambdaEvent::new(event, Context::default()));
+        assert_eq!(answer.await.unwrap().status_code, status);
     }
 }
 
@@ -111,7 +128,7 @@ async fn answered<A: std::any::Any + Send + Sync + Clone>(
         lambda_http::Context::default(),
     );
     let builder = Idempotency::builder(Refusing(MemoryStore::new())).namespace("shop");
-    let layer = EventLayer::new(IdempotencyLayer::unscoped(builder.build().unwrap()));
+    let layer = IdempotencyLayer::unscoped(builder.build().unwrap());
     layer.layer(handler).oneshot(event).await
 }
 

@@ -11,7 +11,7 @@ use lambda_http::{Context, LambdaEvent};
 use lambda_idempotency::Idempotency;
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::http::IdempotencyLayer;
-use lambda_idempotency::http::events::{EventLayer, HttpEvent, Incoming};
+use lambda_idempotency::http::events::{HttpEvent, Incoming};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ impl Function {
             .namespace("shop")
             .build()
             .unwrap();
-        let layer = EventLayer::new(layer(once));
+        let layer = layer(once);
         match door {
             Door::Rest => Self::of::<ApiGatewayProxyRequest>(&layer, answer),
             Door::Http => Self::of::<ApiGatewayV2httpRequest>(&layer, answer),
@@ -57,7 +57,7 @@ impl Function {
         }
     }
 
-    fn of<E>(layer: &EventLayer, answer: Value) -> Self
+    fn of<E>(layer: &IdempotencyLayer, answer: Value) -> Self
     where
         E: HttpEvent + DeserializeOwned + Debug + Clone,
         E::Response: DeserializeOwned + Serialize,

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Response;
-use lambda_idempotency::http::{IdempotencyLayer, ReplayedResponse};
+use http::request::Parts;
+use lambda_idempotency::http::IdempotencyLayer;
 use lambda_idempotency::testing::ManualClock;
-use lambda_idempotency::{AtDeadline, Builder};
+use lambda_idempotency::{AtDeadline, Builder, Replay};
 use tokio::sync::Notify;
 
 use super::api::{Api, Door, answer, place_order};
@@ -18,16 +19,16 @@ use crate::support::{Server, VirtualClock};
 type Answer = Result<Response<Bytes>, std::io::Error>;
 
 /// Says in the body and in a header of which request and attempt this is a replay.
-async fn renew(replayed: ReplayedResponse) -> Answer {
-    let tag = &replayed.request.headers["x-retry"];
-    let text = std::str::from_utf8(replayed.response.body()).unwrap();
-    let attempt = replayed.replay.attempt;
-    assert!(replayed.replay.processed_at.is_some());
+async fn renew(request: Parts, response: Response<Bytes>, replay: Replay) -> Answer {
+    let tag = &request.headers["x-retry"];
+    let text = std::str::from_utf8(response.body()).unwrap();
+    let attempt = replay.attempt;
+    assert!(replay.processed_at.is_some());
     let body = format!(
         "{text}, renewed for {} after {attempt}",
         tag.to_str().unwrap()
     );
-    let mut response = replayed.response.map(|_| Bytes::from(body));
+    let mut response = response.map(|_| Bytes::from(body));
     response.headers_mut().insert("x-renewed", tag.clone());
     response
         .headers_mut()
@@ -59,14 +60,12 @@ async fn a_hook_changes_replays_and_never_a_first_answer_or_the_record(server: S
 #[tokio::test(start_paused = true)]
 async fn the_stored_answer_is_given_where_the_hook_fails() {
     let server = Server::dynoxide().await;
-    let hooks: [fn(ReplayedResponse) -> Answer; 2] = [
-        |_| Err(std::io::Error::other("no key to sign with")),
-        |_| panic!("in a hook"),
+    let hooks: [fn() -> Answer; 2] = [
+        || Err(std::io::Error::other("no key to sign with")),
+        || panic!("in a hook"),
     ];
     for hook in hooks {
-        let layer = |layer: IdempotencyLayer| {
-            layer.on_replay(move |replayed| async move { hook(replayed) })
-        };
+        let layer = |layer: IdempotencyLayer| layer.on_replay(move |_, _, _| async move { hook() });
         let api = Api::configured(&server, |once| once, layer, place_order).await;
         let call = Door::Http.post("k-1");
         assert_eq!(api.send(&call).await.text(), "order 1");
@@ -80,7 +79,7 @@ async fn an_error_of_the_hook_is_named_by_its_type_and_by_its_text_where_texts_a
     let server = Server::dynoxide().await;
     for log_errors in [false, true] {
         let (log, _capture) = Log::capture();
-        let failing = |_| async { Answer::Err(std::io::Error::other("no key to sign with")) };
+        let failing = |_, _, _| async { Answer::Err(std::io::Error::other("no key to sign with")) };
         let layer = |layer: IdempotencyLayer| layer.on_replay(failing);
         let engine = |once: Builder| once.settings(|settings| settings.log_errors = log_errors);
         let api = Api::configured(&server, engine, layer, place_order).await;
@@ -98,7 +97,8 @@ async fn a_hook_that_hangs_ends_before_its_invocation_whatever_goes_on() {
     const TIME: Duration = Duration::from_secs(2);
     for policy in [AtDeadline::GoOn, AtDeadline::End] {
         let server = Server::dynoxide().await;
-        let layer = |layer: IdempotencyLayer| layer.on_replay(|_| std::future::pending::<Answer>());
+        let layer =
+            |layer: IdempotencyLayer| layer.on_replay(|_, _, _| std::future::pending::<Answer>());
         let engine = |once: Builder| once.settings(|settings| settings.at_deadline = policy);
         let api = Api::configured(&server, engine, layer, place_order).await;
         for _ in ["first", "replay"] {
@@ -114,8 +114,9 @@ async fn a_hook_that_hangs_ends_before_its_invocation_whatever_goes_on() {
 #[tokio::test(start_paused = true)]
 async fn no_hook_runs_where_nothing_is_replayed() {
     let server = Server::dynoxide().await;
-    let layer =
-        |layer: IdempotencyLayer| layer.on_replay(|_| async { Answer::Ok(answer_of("changed")) });
+    let layer = |layer: IdempotencyLayer| {
+        layer.on_replay(|_, _, _| async { Answer::Ok(answer_of("changed")) })
+    };
     for engine in [
         (|once| once.observe(true)) as fn(Builder) -> Builder,
         |once| once.disabled(true),

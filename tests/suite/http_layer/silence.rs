@@ -33,7 +33,8 @@ async fn secrets_reach_neither_problems_nor_logs() {
         .settings(|settings| settings.inline_limit = 90)
         .build()
         .unwrap();
-    let hook = |_| async { Err::<http::Response<_>, _>(std::io::Error::other("secret-hook")) };
+    let hook =
+        |_, _, _| async { Err::<http::Response<_>, _>(std::io::Error::other("secret-hook")) };
     let layer = IdempotencyLayer::scoped(once, scope).on_replay(hook);
     let api = Api::under(&layer, handler);
     let call = |key: &'static str| Door::Alb.post(key).json(r#"{"card":"secret-card"}"#);
