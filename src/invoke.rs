@@ -85,8 +85,8 @@
 //! | `Idempotency.Mismatch` | the key belongs to another payload | correct the caller: a new request needs a new key |
 //! | `Idempotency.Failed` | an earlier attempt failed permanently | don't retry |
 //! | `Idempotency.OutcomeOmitted` | the work is done, and its answer was not kept | go on; read the result elsewhere |
-//! | `Idempotency.Interrupted` | an earlier attempt crashed, and an operator must look | look, then release the record |
-//! | `Idempotency.Exhausted` | an attempt crashed, the last that is allowed | look, then release the record |
+//! | `Idempotency.Interrupted` | an earlier attempt crashed, and an operator must look | look, then complete or release the record, or settle the step |
+//! | `Idempotency.Exhausted` | an attempt crashed, the last that is allowed | look, then complete or release the record |
 //! | `Idempotency.Unreadable` | the record can't be read | look at the record |
 //! | `Idempotency.KeyMissing` | the event has no key | correct the caller |
 //! | `Idempotency.UnusableKey` | the key is too long or has control characters, or the tenant is blank | correct the caller |
@@ -126,7 +126,6 @@ mod settings;
 
 pub use crate::engine::rejection::Rejection;
 pub use error::InvokeError;
-pub use hook::ReplayedAnswer;
 pub use kind::S3BatchTask;
 pub use layer::InvokeLayer;
 pub use reader::Selector;

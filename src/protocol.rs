@@ -24,6 +24,8 @@ pub(crate) mod gzip;
 pub(crate) mod hash;
 pub mod journal;
 pub(crate) mod key;
+#[cfg(any(feature = "batch", feature = "invoke"))]
+pub(crate) mod key_source;
 pub(crate) mod outcome;
 pub(crate) mod owner;
 pub mod packed;

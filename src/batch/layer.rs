@@ -410,11 +410,11 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     /// [`Rejection`](crate::batch::Rejection) lists them. Default: they are reported, and the source's
     /// own policy moves them aside.
     ///
-    /// The function gets the message as its source delivered it, after all messages have run that
-    /// can, and keeps it somewhere. When it answers `Ok`, the message is acknowledged, and the source
-    /// deletes it; those behind it in its ordered group run then. After an error, a panic, or no
-    /// answer 250 ms before the invocation ends, the message is reported: answer an error for a
-    /// message that you don't park. The function may get a message twice, because an acknowledgement
+    /// The function gets the message as its source delivered it ([`Source::body`] gives the bytes),
+    /// after all messages have run that can, and keeps it somewhere. When it answers `Ok`, the message
+    /// is acknowledged, and the source deletes it; those behind it in its ordered group run then. After
+    /// an error, a panic, or no answer 250 ms before the invocation ends, the message is reported:
+    /// answer an error for a message that you don't park. The function may get a message twice, because an acknowledgement
     /// can be lost.
     ///
     /// [`Rejected`] says why: its class, a code and a text, the same ones as in the log's event

@@ -1,6 +1,7 @@
 //! Reads a message: opens its envelopes, decodes what is inside, takes its key and its fingerprint.
 //! Pure.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,7 +11,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use crate::batch::Source;
-use crate::batch::key::{KeySource, Selector};
+use crate::batch::key::Selector;
 use crate::batch::message::Content;
 use crate::batch::report::{Fate, Reason};
 use crate::batch::settings::Settings;
@@ -18,6 +19,7 @@ use crate::engine::hook::Hook;
 use crate::envelope::{Envelope, EnvelopeError, S3Pointer, is_s3_pointer};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{Key, KeyError, RecordId};
+use crate::protocol::key_source::KeySource;
 use crate::protocol::pointer::Pointer;
 use crate::protocol::record::error_kind;
 
@@ -38,7 +40,7 @@ pub(super) struct Reader<S: Source, T> {
     /// Fetches what a pointer to S3 among them stands for.
     pub(super) fetch: Option<Fetch>,
     pub(super) decode: Arc<Decode<S, T>>,
-    pub(super) key: KeySource<S, T>,
+    pub(super) key: KeySource<T, S::Record, Selector>,
     pub(super) fingerprint: FingerprintSource<S, T>,
     /// The parser's messages are shown as they are, although they quote the body.
     pub(super) quotes_errors: bool,
@@ -86,7 +88,7 @@ impl<S: Source, T> Reader<S, T> {
             envelopes: Vec::new(),
             fetch: None,
             decode,
-            key: KeySource::message_id(),
+            key: KeySource::of_source(),
             fingerprint: FingerprintSource::new(),
             quotes_errors: false,
             retention: None,
@@ -121,7 +123,11 @@ impl<S: Source, T> Reader<S, T> {
             reason => reason,
         })?;
         let identity = || -> Result<_, Reason> {
-            let key = self.key.key(operation, &content, &body)?;
+            let find = |selector: Option<&Selector>| match selector {
+                Some(selector) => selector.token(&content).map_err(Reason::Undecodable),
+                None => Ok(content.id().map(Cow::into_owned)),
+            };
+            let key = self.key.key(operation, &body, message, None, find)?;
             let fingerprint = self.fingerprint.of(&content, &body);
             let retention = self.retention.as_ref();
             let retention = retention.and_then(|closure| closure(&body, message));

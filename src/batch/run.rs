@@ -13,7 +13,7 @@ use tower::{Service, ServiceExt};
 use tracing::Instrument;
 
 use crate::batch::Source;
-use crate::batch::key::KeySource;
+use crate::batch::key::Selector;
 use crate::batch::message::Message;
 use crate::batch::reader::Ready;
 use crate::batch::report::{Fate, Reason};
@@ -25,6 +25,7 @@ use crate::engine::time::within;
 use crate::engine::{Begun, Disposition, Ended, Place, Replayed, Run};
 use crate::idempotency::Idempotency;
 use crate::protocol::key::KeyError;
+use crate::protocol::key_source::KeySource;
 
 #[cfg(test)]
 mod tests;
@@ -35,7 +36,7 @@ pub(super) struct MessageRun<Src: Source, T, E, Svc> {
     pub(super) handler: Svc,
     pub(super) permanent: Option<Permanent<E>>,
     /// The source of keys says why a message has none.
-    pub(super) keys: KeySource<Src, T>,
+    pub(super) keys: KeySource<T, Src::Record, Selector>,
     pub(super) times: Option<Times>,
     /// The message's place among those that run side by side.
     pub(super) place: Arc<Place>,

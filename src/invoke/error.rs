@@ -6,7 +6,7 @@ use std::fmt;
 
 use lambda_runtime::Diagnostic;
 
-use crate::engine::error::{Error, ErrorKind};
+use crate::engine::error::Error;
 use crate::engine::rejection::Rejection;
 
 #[cfg(test)]
@@ -74,7 +74,7 @@ impl<E> InvokeError<E> {
     pub fn error_type(&self) -> Option<&'static str> {
         Some(match self {
             Self::Handler(_) => return None,
-            Self::Obstacle(obstacle) => return word(obstacle.kind()),
+            Self::Obstacle(obstacle) => obstacle.kind().facts().2,
             Self::WrongEvent { .. } => "Idempotency.WrongEvent",
             Self::Undecodable { .. } => "Idempotency.Undecodable",
             Self::NoKey => "Idempotency.Misconfigured",
@@ -110,32 +110,6 @@ impl<E: Into<Diagnostic>> From<InvokeError<E>> for Diagnostic {
 /// Gives the text of an error that is not the handler's, whose type need have no `Display`.
 fn said(error: &InvokeError<std::convert::Infallible>) -> String {
     error.to_string()
-}
-
-/// Returns the `errorType` of an obstacle; `None` for the handler's own error.
-fn word(kind: ErrorKind) -> Option<&'static str> {
-    Some(match kind {
-        ErrorKind::HandlerFailed => return None,
-        ErrorKind::Failed => "Idempotency.Failed",
-        ErrorKind::InFlight => "Idempotency.InFlight",
-        ErrorKind::Mismatch => "Idempotency.Mismatch",
-        ErrorKind::Interrupted => "Idempotency.Interrupted",
-        ErrorKind::Exhausted => "Idempotency.Exhausted",
-        ErrorKind::LeaseLost => "Idempotency.LeaseLost",
-        ErrorKind::TooLate => "Idempotency.TooLate",
-        ErrorKind::TimedOut => "Idempotency.TimedOut",
-        ErrorKind::OutcomeOmitted => "Idempotency.OutcomeOmitted",
-        ErrorKind::Unrecorded => "Idempotency.Unrecorded",
-        ErrorKind::ConditionFailed => "Idempotency.ConditionFailed",
-        ErrorKind::NotCommitted => "Idempotency.NotCommitted",
-        ErrorKind::OutcomeUnknown => "Idempotency.OutcomeUnknown",
-        ErrorKind::Overloaded => "Idempotency.Overloaded",
-        ErrorKind::KeyMissing => "Idempotency.KeyMissing",
-        ErrorKind::UnusableKey => "Idempotency.UnusableKey",
-        ErrorKind::Misconfigured => "Idempotency.Misconfigured",
-        ErrorKind::Unreadable => "Idempotency.Unreadable",
-        ErrorKind::StoreUnavailable => "Idempotency.StoreUnavailable",
-    })
 }
 
 /// Logs an error of the layer's own. The engine logs its own, and the runtime the handler's.

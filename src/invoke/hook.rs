@@ -1,6 +1,5 @@
 //! Calls the hooks that may answer an event: for a rejected one, and for a replay.
 
-use std::fmt;
 use std::future::Future;
 
 use futures_util::TryFutureExt;
@@ -12,28 +11,11 @@ use crate::engine::hook::Hook;
 use crate::engine::time::Times;
 use crate::protocol::causes::HandlerError;
 
-/// Holds a stored answer on its way to the caller of a retry, for the hook of
-/// [`InvokeLayer::on_replay`](super::InvokeLayer::on_replay). Its `Debug` shows the attempt alone.
-#[non_exhaustive]
-pub struct ReplayedAnswer {
-    /// The event of the retry, as it was received.
-    pub event: Box<RawValue>,
-    /// The answer as it is stored.
-    pub answer: Box<RawValue>,
-    /// The attempt that the answer comes from.
-    pub replay: Replay,
-}
-
-impl fmt::Debug for ReplayedAnswer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReplayedAnswer")
-            .field("replay", &self.replay)
-            .finish_non_exhaustive()
-    }
-}
-
 /// Holds a hook whose answer is written as JSON.
 pub(super) type AnswerHook<I> = Hook<I, serde_json::Result<Box<RawValue>>>;
+
+/// Holds the hook for a replay: it gets the event, the stored answer and its attempt.
+pub(super) type ReplayHook = AnswerHook<(Box<RawValue>, Box<RawValue>, Replay)>;
 
 /// Makes a hook of a function. The text of its error, which may quote the event, is logged where
 /// `quotes` says so.

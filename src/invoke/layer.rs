@@ -11,18 +11,20 @@ use serde_json::value::RawValue;
 use tower::Layer;
 use tower::util::{ServiceFn, service_fn};
 
+use crate::engine::Replay;
 use crate::engine::rejection::Rejection;
 use crate::idempotency::Idempotency;
 use crate::idempotency::source_retention::SourceRetention;
 use crate::invoke::S3BatchTask;
-use crate::invoke::hook::{ReplayedAnswer, answering};
+use crate::invoke::hook::answering;
 use crate::invoke::kind::Kind;
-use crate::invoke::reader::{KeySource, Reader, Selector};
+use crate::invoke::reader::{Reader, Selector};
 use crate::invoke::run::{Config, Invocation, InvokeService};
 use crate::invoke::settings::Settings;
 use crate::protocol::causes::{HandlerError, name_causes_of};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::IntoToken;
+use crate::protocol::key_source::KeySource;
 
 /// Makes a handler of Lambda's events of a handler of one [`Invocation`]: an event that comes twice
 /// takes effect once, and gets the same answer.
@@ -89,7 +91,7 @@ impl<T, E> InvokeLayer<T, E> {
     /// An empty key is a missing one, and a missing one meets the engine's
     /// [policy](crate::Builder::on_missing_key).
     pub fn key<V: IntoToken>(mut self, token: impl Fn(&T) -> V + Send + Sync + 'static) -> Self {
-        self.config.reader.key = self.config.reader.key.payload(token);
+        self.config.reader.key = self.config.reader.key.body(token);
         self
     }
 
@@ -120,6 +122,7 @@ impl<T, E> InvokeLayer<T, E> {
     ///
     /// [isolation]: https://docs.aws.amazon.com/lambda/latest/dg/tenant-isolation.html
     pub fn raw_id<V: IntoToken>(mut self, id: impl Fn(&T) -> V + Send + Sync + 'static) -> Self {
+        let id = move |payload: &T, (): &()| id(payload);
         self.config.reader.key = self.config.reader.key.raw_id(id);
         self
     }
@@ -137,6 +140,7 @@ impl<T, E> InvokeLayer<T, E> {
     ///
     /// [isolation]: https://docs.aws.amazon.com/lambda/latest/dg/tenant-isolation.html
     pub fn scope<V: IntoToken>(mut self, tenant: impl Fn(&T) -> V + Send + Sync + 'static) -> Self {
+        let tenant = move |payload: &T, (): &()| tenant(payload);
         self.config.reader.key = self.config.reader.key.scope(tenant);
         self
     }
@@ -213,20 +217,22 @@ impl<T, E> InvokeLayer<T, E> {
     /// meanwhile, or a field that marks a replay. Default: a replay is the stored answer, byte for
     /// byte.
     ///
-    /// The hook runs for replays only, never for a first answer, and the record stays as it is.
+    /// The hook gets the event of the retry, as it was received, the answer as it is stored, and the
+    /// attempt that the answer comes from.
+    /// It runs for replays only, never for a first answer, and the record stays as it is.
     /// After an error, a panic, or no answer shortly before the invocation ends, the caller gets the
     /// stored answer, and the event `hook_failed` is logged. It must have no effect that may not be
     /// repeated. With [`without_answer`](Settings::without_answer) it doesn't run.
     ///
     /// ```
-    /// use lambda_idempotency::invoke::{InvokeLayer, Invocation, ReplayedAnswer};
+    /// use lambda_idempotency::invoke::{InvokeLayer, Invocation};
     /// # use lambda_idempotency::{Idempotency, store::MemoryStore};
     /// # let once = Idempotency::builder(MemoryStore::new()).namespace("files").build()?;
     /// let function = InvokeLayer::new(once)
     ///     .key(|file: &String| file.clone())
-    ///     .on_replay(|replayed: ReplayedAnswer| async move {
-    ///         let mut answer: serde_json::Value = serde_json::from_str(replayed.answer.get())?;
-    ///         answer["attempt"] = replayed.replay.attempt.into();
+    ///     .on_replay(|_event, answer, replay| async move {
+    ///         let mut answer: serde_json::Value = serde_json::from_str(answer.get())?;
+    ///         answer["attempt"] = replay.attempt.into();
     ///         Ok::<_, serde_json::Error>(answer)
     ///     })
     ///     .handler(|event: Invocation<String>| async move {
@@ -236,12 +242,13 @@ impl<T, E> InvokeLayer<T, E> {
     /// ```
     pub fn on_replay<F, Fut, R, HookError, M>(mut self, hook: F) -> Self
     where
-        F: Fn(ReplayedAnswer) -> Fut + Send + Sync + 'static,
+        F: Fn(Box<RawValue>, Box<RawValue>, Replay) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R, HookError>> + Send + 'static,
         R: Serialize,
         HookError: HandlerError<M>,
     {
         let quotes = self.config.once.logs_errors();
+        let hook = move |(event, answer, replay)| hook(event, answer, replay);
         self.config.on_replay = Some(answering(hook, quotes));
         self
     }

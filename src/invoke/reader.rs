@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use crate::invoke::error::InvokeError;
-use crate::invoke::kind::{Content, Kind, KindError};
+use crate::invoke::kind::{Kind, KindError};
 use crate::protocol::causes;
 use crate::protocol::fingerprint::Fingerprint;
-use crate::protocol::key::{IntoToken, Key, KeyError, is_blank};
+use crate::protocol::key::Key;
+use crate::protocol::key_source::KeySource;
 use crate::protocol::pointer::Pointer;
 use crate::protocol::selector::JsonSelector;
 use crate::setup::BuildError;
@@ -23,7 +23,7 @@ type Closure<T> = dyn Fn(&T) -> Option<Fingerprint> + Send + Sync;
 /// Says how the events of a layer are read.
 pub(super) struct Reader<T> {
     pub(super) kind: Kind,
-    pub(super) key: KeySource<T>,
+    pub(super) key: KeySource<T, (), Selector>,
     /// Makes the fingerprint of the decoded payload.
     pub(super) fingerprint: Option<Arc<Closure<T>>>,
     /// Without the closure, the fingerprint is of the whole content, without these fields.
@@ -55,7 +55,7 @@ impl<T: DeserializeOwned> Reader<T> {
         tenant: Option<&str>,
         is_passive: bool,
     ) -> Result<Contents<T>, InvokeError<E>> {
-        if !is_passive && self.key.is_unset(self.kind) {
+        if !is_passive && self.kind == Kind::Direct && self.key.is_of_source() {
             return Err(InvokeError::NoKey);
         }
         let content = self.kind.open(event).map_err(wrong)?;
@@ -68,8 +68,14 @@ impl<T: DeserializeOwned> Reader<T> {
             InvokeError::Undecodable { reason }
         })?;
         let identity = || -> Result<_, InvokeError<E>> {
-            let key = &self.key;
-            let key = key.key::<E>(operation, self.kind, &content, &payload, tenant)?;
+            let find = |selector: Option<&Selector>| match selector {
+                Some(selector) => {
+                    let token = selector.token(&content.text);
+                    token.map_err(|reason| InvokeError::Undecodable { reason })
+                }
+                None => self.kind.token(&content).map_err(wrong::<E>),
+            };
+            let key = self.key.key(operation, &payload, &(), tenant, find)?;
             let fingerprint = match &self.fingerprint {
                 Some(closure) => closure(&payload),
                 None => Some(content.fingerprint(&self.left_out)),
@@ -96,142 +102,6 @@ impl<T: DeserializeOwned> Reader<T> {
 pub(super) fn wrong<E>(error: KindError) -> InvokeError<E> {
     InvokeError::WrongEvent {
         reason: error.to_string(),
-    }
-}
-
-type InPayload<T> = dyn Fn(&T) -> Option<String> + Send + Sync;
-
-/// Finds the token of an event. Its caller made it; it is never made here.
-enum Token<T> {
-    /// The source's own. A direct event has none.
-    Source,
-    /// A value of the decoded payload.
-    Payload(Box<InPayload<T>>),
-    /// A value of the event as it was received.
-    Selected(Selector),
-    /// The whole id of the record, from the decoded payload.
-    RawId(Box<InPayload<T>>),
-}
-
-/// Finds the token and the tenant of an event.
-pub(super) struct KeySource<T> {
-    token: Arc<Token<T>>,
-    scope: Option<Arc<InPayload<T>>>,
-}
-
-clone_fields!([T] KeySource<T> { token, scope });
-
-impl<T> KeySource<T> {
-    pub(super) fn of_source() -> Self {
-        Self {
-            token: Arc::new(Token::Source),
-            scope: None,
-        }
-    }
-
-    fn token(mut self, token: Token<T>) -> Self {
-        self.token = Arc::new(token);
-        self
-    }
-
-    pub(super) fn payload<V: IntoToken>(
-        self,
-        token: impl Fn(&T) -> V + Send + Sync + 'static,
-    ) -> Self {
-        let token = move |payload: &T| token(payload).into_token();
-        self.token(Token::Payload(Box::new(token)))
-    }
-
-    pub(super) fn selected(self, selector: Selector) -> Self {
-        self.token(Token::Selected(selector))
-    }
-
-    pub(super) fn raw_id<V: IntoToken>(self, id: impl Fn(&T) -> V + Send + Sync + 'static) -> Self {
-        let id = move |payload: &T| id(payload).into_token();
-        self.token(Token::RawId(Box::new(id)))
-    }
-
-    pub(super) fn scope<V: IntoToken>(
-        mut self,
-        tenant: impl Fn(&T) -> V + Send + Sync + 'static,
-    ) -> Self {
-        let scope = move |payload: &T| tenant(payload).into_token();
-        self.scope = Some(Arc::new(scope));
-        self
-    }
-
-    /// Says why an event has no key.
-    pub(super) fn absence(&self) -> KeyError {
-        match &*self.token {
-            Token::Selected(selector) => KeyError::MissingAt {
-                place: selector.to_string(),
-            },
-            Token::Source | Token::Payload(_) | Token::RawId(_) => KeyError::Missing,
-        }
-    }
-
-    /// Tells whether no key can be found in any event of this source.
-    pub(super) fn is_unset(&self, kind: Kind) -> bool {
-        kind == Kind::Direct && matches!(*self.token, Token::Source)
-    }
-
-    /// Makes the key, where the event has a token. An empty token counts as none: it would make one
-    /// request of all events.
-    pub(super) fn key<E>(
-        &self,
-        operation: Arc<str>,
-        kind: Kind,
-        content: &Content<'_>,
-        payload: &T,
-        tenant: Option<&str>,
-    ) -> Result<Option<Key>, InvokeError<E>> {
-        let token = match &*self.token {
-            Token::Source => kind.token(content).map_err(wrong)?,
-            Token::Payload(token) | Token::RawId(token) => token(payload),
-            Token::Selected(selector) => {
-                let token = selector.token(&content.text);
-                token.map_err(|reason| InvokeError::Undecodable { reason })?
-            }
-        };
-        let Some(token) = token.filter(|token| !token.is_empty()) else {
-            return Ok(None);
-        };
-        let key = match &*self.token {
-            Token::RawId(_) => Key::raw(&*operation, token),
-            Token::Source => Key::of_source(operation, token),
-            Token::Payload(_) | Token::Selected(_) => Key::of_operation(operation, token),
-        };
-        let scope = self.scope.as_ref().and_then(|scope| scope(payload));
-        Ok(Some(match confined(tenant, scope) {
-            Some(scope) => key.scope(scope),
-            None => key,
-        }))
-    }
-}
-
-/// Confines a scope to the tenant that Lambda names for the invocation. A blank one stays blank, so
-/// that its key is refused.
-fn confined(tenant: Option<&str>, scope: Option<String>) -> Option<String> {
-    let Some(tenant) = tenant.filter(|tenant| !tenant.is_empty()) else {
-        return scope;
-    };
-    Some(match scope {
-        Some(scope) if is_blank(&scope) => scope,
-        // It is never another tenant's own id: Lambda takes no bracket there.
-        Some(scope) => Value::from(vec![tenant, scope.as_str()]).to_string(),
-        None => tenant.to_owned(),
-    })
-}
-
-impl<T> fmt::Debug for KeySource<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &*self.token {
-            Token::Source => f.write_str("Source"),
-            Token::Payload(_) => f.write_str("Payload"),
-            Token::Selected(selector) => selector.fmt(f),
-            Token::RawId(_) => f.write_str("RawId"),
-        }?;
-        f.write_str(if self.scope.is_some() { ", scoped" } else { "" })
     }
 }
 

@@ -27,7 +27,7 @@ use crate::idempotency::Idempotency;
 use crate::idempotency::source_retention::SourceRetention;
 use crate::invoke::error::{InvokeError, log, rejected};
 use crate::invoke::hook;
-use crate::invoke::hook::{AnswerHook, ReplayedAnswer};
+use crate::invoke::hook::{AnswerHook, ReplayHook};
 use crate::invoke::kind::s3_batch::Reply;
 use crate::invoke::kind::{KindError, is_durable};
 use crate::invoke::reader::{Contents, Reader, wrong};
@@ -235,12 +235,8 @@ impl<T: DeserializeOwned, E: Display + 'static> Config<T, E> {
         let Some(hook) = &self.on_replay else {
             return Ok(stored);
         };
-        let replayed = ReplayedAnswer {
-            event: event.to_owned(),
-            answer: stored.clone(),
-            replay: replayed.replay(),
-        };
-        let changed = hook::answer(hook, "on_replay", replayed, limits).await;
+        let input = (event.to_owned(), stored.clone(), replayed.replay());
+        let changed = hook::answer(hook, "on_replay", input, limits).await;
         Ok(changed.unwrap_or(stored))
     }
 
@@ -300,7 +296,7 @@ pub(super) struct Config<T, E> {
     pub(super) settings: Settings,
     pub(super) source_retention: Option<SourceRetention>,
     pub(super) on_rejected: Option<AnswerHook<(Box<RawValue>, Rejection)>>,
-    pub(super) on_replay: Option<AnswerHook<ReplayedAnswer>>,
+    pub(super) on_replay: Option<ReplayHook>,
     pub(super) on_error: Option<OnError<E>>,
 }
 

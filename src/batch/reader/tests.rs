@@ -4,7 +4,6 @@ use aws_lambda_events::event::sqs::SqsMessage;
 use serde_json::Value;
 
 use super::*;
-use crate::batch::key::KeySource;
 use crate::batch::report::unknown;
 use crate::protocol::causes::unlinked;
 use crate::protocol::key::{DEFAULT_MAX_TOKEN_CHARS, Namespace};
@@ -54,7 +53,7 @@ where
     plan
 }
 
-fn keyed(key: KeySource<SqsEvent, Value>) -> Reader<SqsEvent, Value> {
+fn keyed(key: KeySource<Value, SqsMessage, Selector>) -> Reader<SqsEvent, Value> {
     Reader {
         key,
         ..Reader::new()
@@ -64,7 +63,7 @@ fn keyed(key: KeySource<SqsEvent, Value>) -> Reader<SqsEvent, Value> {
 /// Keys are the body's `key` member.
 pub(in crate::batch) fn plan(messages: Vec<SqsMessage>) -> Plan {
     let key = |body: &Value| body["key"].as_str().map(str::to_owned);
-    let reader = keyed(KeySource::message_id().body(key));
+    let reader = keyed(KeySource::of_source().body(key));
     let operation = "charge".into();
     let planner = Planner::new(messages.len(), Some(&operation), &reader, Some(record_of));
     plan_with(planner, messages)
@@ -107,7 +106,7 @@ fn two_operations_under_one_raw_id_are_two_requests() {
         from("refunds", "m-2"),
         from("charges", "m-3"),
     ];
-    let reader = keyed(KeySource::message_id().raw_id(|_: &Value, _: &SqsMessage| "order-17"));
+    let reader = keyed(KeySource::of_source().raw_id(|_: &Value, _: &SqsMessage| "order-17"));
     let planner = Planner::new(3, None, &reader, Some(record_of));
     let plan = plan_with(planner, messages);
     assert_eq!(plan.ready.len(), 1);
@@ -136,7 +135,7 @@ fn messages_that_are_not_to_be_compared_all_run() {
 #[test]
 fn a_key_that_panics_is_its_messages_own_trouble() {
     let key = |body: &Value| body.as_str().unwrap().to_owned();
-    let reader = keyed(KeySource::message_id().body(key));
+    let reader = keyed(KeySource::of_source().body(key));
     let planner = Planner::new(2, None, &reader, Some(record_of));
     let plan = plan_with(planner, vec![message("m-1", "1"), message("m-2", r#""a""#)]);
     assert!(matches!(plan.fates[0], Fate::Reported(Reason::Panicked)));
@@ -146,7 +145,7 @@ fn a_key_that_panics_is_its_messages_own_trouble() {
 #[test]
 fn where_nothing_is_protected_a_key_that_panics_is_no_key() {
     let key = |body: &Value| body.as_str().unwrap().to_owned();
-    let reader = keyed(KeySource::message_id().body(key));
+    let reader = keyed(KeySource::of_source().body(key));
     let planner = Planner::new(1, None, &reader, NOTHING);
     let plan = plan_with(planner, vec![message("m-1", "1")]);
     assert_eq!(plan.ready.len(), 1);
@@ -178,6 +177,19 @@ fn what_cannot_run_says_why() {
             "the idempotency key has 256 characters, 255 are allowed: send a UUID or a hash",
         ]
     );
+}
+
+#[cfg(feature = "jmespath")]
+#[test]
+fn a_body_that_an_expression_cannot_read_is_undecodable() {
+    let decode = |_: &[u8], _: &SqsMessage| Ok::<_, String>(Value::Null);
+    let reader = Reader::<SqsEvent, _> {
+        key: KeySource::of_source().selected(Selector::jmespath("id").unwrap()),
+        ..Reader::with(decode)
+    };
+    let unreadable = message("m-1", r#"{"id": 1, "a": "\ud83d"}"#);
+    let read = reader.read("charge".into(), &unreadable, None, false);
+    assert!(matches!(read, Err(Reason::Undecodable(_))));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The hooks: for rejected events, for replays, for errors.
 
-use lambda_idempotency::invoke::{Rejection, ReplayedAnswer};
+use lambda_idempotency::invoke::Rejection;
 
 use super::*;
 use crate::secrets::Log;
@@ -71,7 +71,7 @@ async fn an_error_of_a_hook_is_named_by_its_type_and_by_its_text_where_texts_are
             .unwrap();
         let layer = settle(&once)
             .on_rejected(|_, _| async { Err::<(), _>("the lot is full") })
-            .on_replay(|_| async { Err::<(), _>("no key to sign with") });
+            .on_replay(|_, _, _| async { Err::<(), _>("no key to sign with") });
         let function = counting(layer, &Runs::default());
         error_type(&function, &json!("hunter2")).await;
         for _ in ["first", "replay"] {
@@ -88,13 +88,13 @@ async fn an_error_of_a_hook_is_named_by_its_type_and_by_its_text_where_texts_are
 #[tokio::test(start_paused = true)]
 async fn a_hook_changes_replays_and_no_first_answer() {
     let runs = Runs::default();
-    let layer = settle(&engine()).on_replay(|replayed: ReplayedAnswer| async move {
-        let mut answer: Value = serde_json::from_str(replayed.answer.get()).unwrap();
-        let event: Value = serde_json::from_str(replayed.event.get()).unwrap();
+    let layer = settle(&engine()).on_replay(|event, answer, replay| async move {
+        let mut answer: Value = serde_json::from_str(answer.get()).unwrap();
+        let event: Value = serde_json::from_str(event.get()).unwrap();
         if event["broken"] == true {
             return Err(SettleError::Unreachable);
         }
-        answer["attempt"] = replayed.replay.attempt.into();
+        answer["attempt"] = replay.attempt.into();
         Ok(answer)
     });
     let broken = "/broken".parse().unwrap();

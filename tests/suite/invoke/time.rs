@@ -187,7 +187,7 @@ async fn a_hook_that_hangs_is_given_up_before_the_deadline_whatever_goes_on() {
     for policy in [AtDeadline::GoOn, AtDeadline::End] {
         let once = builder(MemoryStore::new()).settings(|settings| settings.at_deadline = policy);
         let layer = settle(&once.build().unwrap())
-            .on_replay(|_| std::future::pending::<Result<(), SettleError>>())
+            .on_replay(|_, _, _| std::future::pending::<Result<(), SettleError>>())
             .on_rejected(|_, _| std::future::pending::<Result<(), SettleError>>());
         let function = counting(layer, &Runs::default());
         let call = async |payload: &Value| {
