@@ -102,8 +102,6 @@ mod wire;
 pub use client::sdk_config;
 pub use error::DynamoDbError;
 pub use layout::TableLayout;
-#[cfg(feature = "s3")]
-pub use objects::OutcomeBucket;
 pub use store::DynamoDbStore;
 
 const NO_REGION: &str = "the DynamoDB client has no region: set the environment variable AWS_REGION, or give the client's configuration one";

@@ -23,6 +23,7 @@ impl TableLayout {
     ///
     /// Never fails: an item that can't be decoded gives an unreadable record with the reason. An
     /// expired record is found, too.
+    #[doc(hidden)]
     pub fn read(&self, item: &HashMap<String, AttributeValue>) -> Found {
         let reader = Reader {
             layout: self,

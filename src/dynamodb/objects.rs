@@ -1,7 +1,5 @@
 //! Keeps outcomes that no item takes as objects in a bucket.
 
-use std::fmt;
-
 use aws_sdk_s3::Client;
 use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_s3::primitives::ByteStream;
@@ -15,56 +13,15 @@ use crate::protocol::packed::LargeOutcome;
 use crate::protocol::record::Owner;
 use crate::store::StoreError;
 
-/// Prefixes the objects' keys, unless [`OutcomeBucket::prefix`] sets another prefix.
-const PREFIX: &str = "idempotency-outcomes/";
-
-/// Keeps outcomes too large for an item. Feature `s3`.
-///
-/// Objects don't expire by themselves: give the bucket a lifecycle rule for the prefix, with more
-/// days than the longest retention. The function needs `s3:PutObject` and `s3:GetObject` on the
-/// prefix. Without `s3:ListBucket` on the bucket, S3 answers "denied" for an object that is gone.
-///
-/// ```no_run
-/// use lambda_idempotency::dynamodb::{DynamoDbStore, OutcomeBucket};
-///
-/// # async fn start(s3: aws_sdk_s3::Client) -> Result<(), Box<dyn std::error::Error>> {
-/// let store = DynamoDbStore::from_env().await?.outcome_bucket(OutcomeBucket::new(s3, "my-outcomes"));
-/// # Ok(()) }
-/// ```
+/// A bucket for outcomes too large for an item.
 #[derive(Clone)]
-#[cfg_attr(docsrs, doc(cfg(feature = "s3")))]
-pub struct OutcomeBucket {
-    client: Client,
-    bucket: String,
-    prefix: String,
-}
-
-impl fmt::Debug for OutcomeBucket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OutcomeBucket")
-            .field("bucket", &self.bucket)
-            .field("prefix", &self.prefix)
-            .finish_non_exhaustive()
-    }
+pub(super) struct OutcomeBucket {
+    pub(super) client: Client,
+    pub(super) bucket: String,
+    pub(super) prefix: String,
 }
 
 impl OutcomeBucket {
-    /// Makes a bucket, with a client that you built.
-    pub fn new(client: Client, bucket: impl Into<String>) -> Self {
-        Self {
-            client,
-            bucket: bucket.into(),
-            prefix: PREFIX.to_owned(),
-        }
-    }
-
-    /// Sets the prefix of the objects' keys. Default: `idempotency-outcomes/`.
-    #[must_use]
-    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.prefix = prefix.into();
-        self
-    }
-
     /// Writes an outcome. A repeated call writes the same object again: its key has the owner.
     pub(super) async fn put(
         &self,
@@ -168,7 +125,11 @@ mod tests {
         let config = aws_sdk_s3::Config::builder()
             .behavior_version(BehaviorVersion::v2026_01_12())
             .build();
-        OutcomeBucket::new(Client::from_conf(config), "outcomes")
+        OutcomeBucket {
+            client: Client::from_conf(config),
+            bucket: "outcomes".to_owned(),
+            prefix: String::new(),
+        }
     }
 
     fn failure(error: &SdkError<PutObjectError, HttpResponse>) -> StoreError {

@@ -24,7 +24,7 @@
 //! # The table
 //!
 //! Partition key `aggregate`, sort key `id`, both strings; a stream (`KEYS_ONLY` is enough); TTL on
-//! `expiration`; and an index [`PENDING_INDEX`] with partition key `pending` (string) and sort key
+//! `expiration`; and an index `pending` with partition key `pending` (string) and sort key
 //! `recorded_at` (number), `KEYS_ONLY`, which holds the events that no relay has published yet.
 
 use std::collections::HashMap;
@@ -44,6 +44,7 @@ use crate::protocol::clock::EpochMillis;
 use crate::store::transaction::{Write, WriteError};
 
 /// Names the index of events that no relay has published yet.
+#[doc(hidden)]
 pub const PENDING_INDEX: &str = "pending";
 
 /// The bytes that a relay's own attributes take, with room to spare: an event that is published must
@@ -176,6 +177,7 @@ impl Outbox {
 
 /// Names the partitions of [`PENDING_INDEX`]: an event's `pending` is the
 /// first digit of its id, in hex.
+#[doc(hidden)]
 pub const PENDING_BUCKETS: [&str; 16] = [
     "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b", "c", "d", "e", "f",
 ];
@@ -183,6 +185,7 @@ pub const PENDING_BUCKETS: [&str; 16] = [
 /// A relay reads events in this form from the table. Its `Debug` shows neither the aggregate nor
 /// the data.
 #[derive(Clone, PartialEq, Eq)]
+#[doc(hidden)]
 #[non_exhaustive]
 pub struct StoredEvent {
     /// A UUID, by which consumers recognise a repetition.

@@ -132,12 +132,33 @@ impl DynamoDbStore {
         self
     }
 
-    /// Keeps outcomes that no item takes in a bucket.
+    /// Keeps outcomes that are too large for an item as objects in a bucket. Their keys are
+    /// `{prefix}{hash}/{owner}`: end the prefix with `/`. Objects under an earlier prefix aren't found.
+    ///
+    /// Objects don't expire by themselves: give the bucket a lifecycle rule for the prefix, with more
+    /// days than the longest retention. The function needs `s3:PutObject` and `s3:GetObject` on the
+    /// prefix. Without `s3:ListBucket` on the bucket, S3 answers "denied" for an object that is gone.
+    ///
+    /// ```no_run
+    /// # use lambda_idempotency::dynamodb::DynamoDbStore;
+    /// # async fn start(s3: aws_sdk_s3::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = DynamoDbStore::from_env().await?.outcome_bucket(s3, "my-outcomes", "idempotency-outcomes/");
+    /// # Ok(()) }
+    /// ```
     #[cfg(feature = "s3")]
     #[cfg_attr(docsrs, doc(cfg(feature = "s3")))]
     #[must_use]
-    pub fn outcome_bucket(mut self, bucket: OutcomeBucket) -> Self {
-        self.bucket = Some(bucket);
+    pub fn outcome_bucket(
+        mut self,
+        client: aws_sdk_s3::Client,
+        bucket: impl Into<String>,
+        prefix: impl Into<String>,
+    ) -> Self {
+        self.bucket = Some(OutcomeBucket {
+            client,
+            bucket: bucket.into(),
+            prefix: prefix.into(),
+        });
         self
     }
 

@@ -1,7 +1,6 @@
 //! Outcomes that no item takes, in a bucket. The bucket is a small server of these tests; S3 itself was not asked.
 
 use lambda_idempotency::Builder;
-use lambda_idempotency::dynamodb::OutcomeBucket;
 
 use super::*;
 use crate::support::{Bucket, VirtualClock};
@@ -27,8 +26,8 @@ impl WithBucket {
     }
 
     fn builder_on(&self, name: &str) -> Builder {
-        let bucket = OutcomeBucket::new(self.bucket.client(), name).prefix("kept/");
-        Idempotency::builder(self.bench.store().outcome_bucket(bucket))
+        let store = self.bench.store();
+        Idempotency::builder(store.outcome_bucket(self.bucket.client(), name, "kept/"))
             .clock(VirtualClock)
             .namespace("oversize")
     }

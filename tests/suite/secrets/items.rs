@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue::{self, B, M, N, S};
 use aws_sdk_dynamodb::types::{Put, Update};
+use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::dynamodb::guard::{Guarded, Latest, Once, Transition, Version};
 use lambda_idempotency::dynamodb::outbox::{Event, Outbox, StoredEvent};
-use lambda_idempotency::dynamodb::{DynamoDbStore, OutcomeBucket};
 use lambda_idempotency::store::transaction::Write;
 use lambda_idempotency::{Error, Fingerprint, Idempotency, Key, StoreError};
 use tokio::time::Instant;
@@ -358,7 +358,7 @@ async fn no_large_outcome_tells_a_secret(server: Server) {
     let bucket = Bucket::new().await;
     let store = bench
         .store()
-        .outcome_bucket(OutcomeBucket::new(bucket.client(), Bucket::NAME));
+        .outcome_bucket(bucket.client(), Bucket::NAME, "kept/");
     seen.debug(&store);
     let once = Idempotency::builder(store)
         .clock(VirtualClock)
