@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::dynamodb::DynamoDbStore;
-use lambda_idempotency::powertools::PowertoolsKeys;
-use lambda_idempotency::{Builder, Idempotency, Key};
+use lambda_idempotency::{Builder, Idempotency, Key, powertools};
+use serde_json::Value;
 
 use crate::support::Server;
 
@@ -28,8 +28,8 @@ use process::Function;
 const PREFIX: &str = "charges";
 
 /// A payment's key, as the Python function makes it.
-fn charge(order: &str) -> Option<Key> {
-    PowertoolsKeys::of(PREFIX).key("charge", order)
+fn charge(selected: impl Into<Value>) -> Option<Key> {
+    powertools::id(PREFIX, selected).map(|id| Key::raw("charge", id))
 }
 
 /// A table, an engine on it, and a Python function on it.

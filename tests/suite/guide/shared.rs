@@ -3,18 +3,17 @@ use std::time::{Duration, SystemTime};
 
 use aws_sdk_dynamodb::types::AttributeValue::{N, S};
 use lambda_idempotency::dynamodb::DynamoDbStore;
-use lambda_idempotency::powertools::PowertoolsKeys;
 use lambda_idempotency::testing::TestDynamoDb;
-use lambda_idempotency::{Error, Idempotency, Outcome};
+use lambda_idempotency::{Error, Idempotency, Key, Outcome, powertools};
 
 // The function, in your `src/`.
 
-fn keys() -> PowertoolsKeys {
-    PowertoolsKeys::of("payments-prod.app.charge")
+fn id(order_id: &str) -> Option<String> {
+    powertools::id("payments-prod.app.charge", order_id)
 }
 
 async fn charge(once: &Idempotency, order_id: &str) -> Result<Outcome<String>, Error<io::Error>> {
-    let key = keys().key("charge", order_id);
+    let key = id(order_id).map(|id| Key::raw("charge", id));
     once.run(key, None, |_| async { Ok("receipt of Rust".into()) })
         .await
 }
@@ -56,7 +55,7 @@ async fn what_the_function_in_python_has_charged_is_replayed() -> TestResult {
     let dynamodb = table().await?;
     let record = dynamodb.client().put_item().table_name("shared");
     let record = record
-        .item("id", S(keys().id("A-17").ok_or("no id")?))
+        .item("id", S(id("A-17").ok_or("no id")?))
         .item("status", S("COMPLETED".into()))
         .item("data", S(r#""receipt of Python""#.into()))
         .item("expiration", N(in_an_hour()?.as_secs().to_string()));
@@ -75,7 +74,7 @@ async fn what_the_function_in_python_charges_now_is_in_flight() -> TestResult {
     let until = in_an_hour()?;
     let record = dynamodb.client().put_item().table_name("shared");
     let record = record
-        .item("id", S(keys().id("A-17").ok_or("no id")?))
+        .item("id", S(id("A-17").ok_or("no id")?))
         .item("status", S("INPROGRESS".into()))
         .item("in_progress_expiration", N(until.as_millis().to_string()))
         .item("expiration", N(until.as_secs().to_string()));

@@ -4,7 +4,7 @@
 use std::io::Error as HandlerError;
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use lambda_idempotency::powertools::PowertoolsKeys;
+use lambda_idempotency::powertools;
 use serde_json::json;
 
 use super::process::{Called, IN_PROGRESS, Item, PERSISTENCE, VALIDATION, raised};
@@ -92,7 +92,6 @@ async fn of_two_functions_that_share_a_store_the_one_called_first_configures_bot
     let of_orders = json!({"event_key_jmespath": "order_id", "expires_after_seconds": 60});
     let of_settlements =
         json!({"event_key_jmespath": "settlement_id", "expires_after_seconds": 7_200});
-    let settlements = PowertoolsKeys::of("settlements");
 
     let mut process = shared.function().await.with("config", of_orders);
     process.run("o-1", json!("receipt")).await;
@@ -116,8 +115,8 @@ async fn of_two_functions_that_share_a_store_the_one_called_first_configures_bot
         records.iter().find(|record| record["id"] == id).cloned()
     };
     let expiry = |record: &Item| record["expiration"].as_n().unwrap().parse::<u64>().unwrap();
-    let of_first = record(PowertoolsKeys::of(PREFIX).id("o-1")).unwrap();
-    let of_second = record(settlements.id("o-9")).unwrap();
+    let of_first = record(powertools::id(PREFIX, "o-1")).unwrap();
+    let of_second = record(powertools::id("settlements", "o-9")).unwrap();
     assert!(expiry(&of_second) - expiry(&of_first) < 60);
 
     // In a process that calls it first, its own configuration counts.
@@ -129,7 +128,7 @@ async fn of_two_functions_that_share_a_store_the_one_called_first_configures_bot
     assert_eq!(process.call(both).await, Called::Running);
     process.return_(json!("settled")).await;
     let records = shared.records().await;
-    let id = AttributeValue::S(settlements.id("s-1").unwrap());
+    let id = AttributeValue::S(powertools::id("settlements", "s-1").unwrap());
     assert!(records.iter().any(|record| record["id"] == id));
 }
 

@@ -1,10 +1,10 @@
 //! The ids are the function's own, to the byte.
 
-use lambda_idempotency::powertools::PowertoolsKeys;
+use lambda_idempotency::{Key, powertools};
 use serde_json::{Value, json};
 
 use super::process::{Called, Function};
-use super::{PREFIX, Shared};
+use super::{PREFIX, Shared, charge};
 use crate::support::Server;
 
 /// Values of every shape that a selection can give, some of them from a generator with a fixed seed.
@@ -48,15 +48,11 @@ async fn ids_are_those_that_the_function_makes() {
     let Called::Returned(ids) = function.call(json!(values)).await else {
         panic!("no ids");
     };
-    let keys = PowertoolsKeys::of(PREFIX);
     let theirs = ids.as_array().unwrap();
     assert_eq!(theirs.len(), values.len());
     for (value, theirs) in values.into_iter().zip(theirs) {
-        assert_eq!(
-            keys.id(value.clone()).as_deref(),
-            theirs.as_str(),
-            "{value}"
-        );
+        let id = powertools::id(PREFIX, value.clone());
+        assert_eq!(id.as_deref(), theirs.as_str(), "{value}");
     }
 }
 
@@ -70,13 +66,10 @@ async fn without_a_prefix_of_its_own_the_functions_name_module_and_qualified_nam
     let shared = Shared::on(&server).await;
     let mut function = shared.function().await.with("prefix", Value::Null);
     function.run("o-1", json!("receipt")).await;
-    let keys = PowertoolsKeys::of("payments-prod.__main__.guarded.<locals>.charge");
+    let id = powertools::id("payments-prod.__main__.guarded.<locals>.charge", "o-1");
+    let key = id.map(|id| Key::raw("charge", id));
     let handler = |_| async { Err::<String, _>(std::io::Error::other("it ran")) };
-    let replayed = shared
-        .engine()
-        .run(keys.key("charge", "o-1"), None, handler)
-        .await
-        .unwrap();
+    let replayed = shared.engine().run(key, None, handler).await.unwrap();
     assert_eq!(replayed.into_inner(), "receipt");
 }
 
@@ -94,7 +87,7 @@ async fn a_key_of_several_fields_is_a_list(server: Server) {
         Called::Running
     );
     function.return_(json!("receipt")).await;
-    let key = PowertoolsKeys::of(PREFIX).key("charge", json!(["ü", 1.5]));
+    let key = charge(json!(["ü", 1.5]));
     let handler = |_| async { Err::<String, _>(std::io::Error::other("it ran")) };
     let replayed = shared.engine().run(key, None, handler).await.unwrap();
     assert_eq!(replayed.into_inner(), "receipt");
@@ -113,7 +106,7 @@ async fn without_an_expression_the_whole_payload_is_the_key(server: Server) {
     let payload = json!({"order_id": "o-1", "amount": 12.0, "items": [{"ü": null}, -3]});
     assert_eq!(function.call(payload.clone()).await, Called::Running);
     function.return_(json!("receipt")).await;
-    let key = PowertoolsKeys::of(PREFIX).key("charge", payload);
+    let key = charge(payload);
     let handler = |_| async { Err::<String, _>(std::io::Error::other("it ran")) };
     let replayed = shared.engine().run(key, None, handler).await.unwrap();
     assert_eq!(replayed.into_inner(), "receipt");

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::Error as HandlerError;
 
-use lambda_idempotency::Error;
 use lambda_idempotency::invoke::{Invocation, InvokeError, InvokeLayer};
-use lambda_idempotency::powertools::{PowertoolsKeys, payload};
 use lambda_idempotency::sqs::{BatchLayer, Message};
+use lambda_idempotency::{Error, Key, powertools};
 use lambda_runtime::{Context, LambdaEvent};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -53,9 +52,8 @@ async fn a_worker_that_replaces_one_of_powertools_repeats_nothing_and_back(serve
     function.return_(json!({"any": "result"})).await;
 
     let (effects, seen) = std::sync::mpsc::channel();
-    let keys = PowertoolsKeys::of(PREFIX);
     let mut worker = BatchLayer::new(shared.engine())
-        .raw_id(move |payment: &Payment, _| keys.id(payment.order_id.as_str()))
+        .raw_id(|payment: &Payment, _| powertools::id(PREFIX, payment.order_id.as_str()))
         .handler(move |message: Message<Payment>| {
             effects.send(message.body.order_id.clone()).unwrap();
             async { Ok::<_, HandlerError>(()) }
@@ -78,9 +76,8 @@ async fn a_worker_leaves_to_powertools_what_that_is_at_work_on(server: Server) {
     let mut function = shared.function().await;
     assert_eq!(function.charge("o-1").await, Called::Running);
 
-    let keys = PowertoolsKeys::of(PREFIX);
     let mut worker = BatchLayer::new(shared.engine())
-        .raw_id(move |payment: &Payment, _| keys.id(payment.order_id.as_str()))
+        .raw_id(|payment: &Payment, _| powertools::id(PREFIX, payment.order_id.as_str()))
         .handler(|_: Message<Payment>| async { Err::<(), _>(HandlerError::other("it ran")) });
     let reply = worker.call(batch([payment("m-1", "o-1")])).await.unwrap();
     assert_eq!(reply.batch_item_failures[0].item_identifier, "m-1");
@@ -96,10 +93,9 @@ on_each_server!(
 );
 /// With `data_keyword_argument="record"` the payload is the SQS record. The whole record is new in each delivery.
 async fn a_key_in_the_body_of_a_record_is_the_same_as_in_the_decoded_body(server: Server) {
-    type MakesId = fn(&PowertoolsKeys, &Value) -> Option<String>;
-    let of_order: MakesId = |keys, body| keys.id(body["order_id"].clone());
-    let of_body: MakesId = |keys, body| keys.id(body.clone());
-    for (expression, id, redelivered) in [
+    let of_order: fn(&Value) -> Value = |body| body["order_id"].clone();
+    let of_body: fn(&Value) -> Value = Value::clone;
+    for (expression, select, redelivered) in [
         ("powertools_json(body).order_id", of_order, None),
         ("powertools_json(body)", of_body, None),
         ("", of_body, Some(Called::Running)),
@@ -119,9 +115,8 @@ async fn a_key_in_the_body_of_a_record_is_the_same_as_in_the_decoded_body(server
                 .unwrap_or(Called::Returned(json!("receipt")))
         );
 
-        let keys = PowertoolsKeys::of(PREFIX);
         let mut worker = BatchLayer::new(shared.engine())
-            .raw_id(move |body: &Value, _| id(&keys, body))
+            .raw_id(move |body: &Value, _| powertools::id(PREFIX, select(body)))
             .handler(|_: Message<Value>| async { Err::<(), _>(HandlerError::other("it ran")) });
         let reply = worker.call(batch([record])).await.unwrap();
         let is_known = reply.batch_item_failures.is_empty();
@@ -141,9 +136,8 @@ async fn a_key_beside_the_body_is_taken_from_the_message(server: Server) {
     function.return_(json!("receipt")).await;
 
     let (effects, seen) = std::sync::mpsc::channel();
-    let keys = PowertoolsKeys::of(PREFIX);
     let mut worker = BatchLayer::new(shared.engine())
-        .raw_id(move |_, message| keys.id(message.message_id.as_deref()))
+        .raw_id(|_, message| powertools::id(PREFIX, message.message_id.as_deref()))
         .handler(move |message: Message<Payment>| {
             effects.send(message.body.order_id.clone()).unwrap();
             async { Ok::<_, HandlerError>("done here") }
@@ -168,9 +162,8 @@ async fn a_worker_that_observes_keeps_its_records_in_its_engines_namespace(serve
     let before = shared.records().await;
 
     let (effects, seen) = std::sync::mpsc::channel();
-    let keys = PowertoolsKeys::of(PREFIX);
     let mut worker = BatchLayer::new(shared.engine_with(|once| once.observe(true)))
-        .raw_id(move |payment: &Payment, _| keys.id(payment.order_id.as_str()))
+        .raw_id(|payment: &Payment, _| powertools::id(PREFIX, payment.order_id.as_str()))
         .handler(move |message: Message<Payment>| {
             effects.send(message.body.order_id).unwrap();
             async { Ok::<_, HandlerError>(()) }
@@ -208,11 +201,10 @@ async fn a_function_of_one_event_that_replaces_one_of_powertools_repeats_nothing
     assert_eq!(function.call(charge("o-1", 1_250)).await, Called::Running);
     function.return_(json!({"charged": 1_250})).await;
 
-    let keys = PowertoolsKeys::of(PREFIX);
     let mut successor = InvokeLayer::new(shared.engine())
         .operation("charge")
-        .raw_id(move |charge: &Charge| keys.id(charge.order_id.as_str()))
-        .fingerprint(|charge: &Charge| payload(charge.amount))
+        .raw_id(|charge: &Charge| powertools::id(PREFIX, charge.order_id.as_str()))
+        .fingerprint(|charge: &Charge| powertools::payload(charge.amount))
         .handler(|event: Invocation<Charge>| async move {
             Ok::<_, HandlerError>(json!({"charged": event.payload.amount, "by": "the successor"}))
         });
@@ -245,19 +237,17 @@ async fn a_result_of_another_type_is_refused_by_run_and_taken_by_the_layers(serv
     let refused = shared.engine().run(charge("o-1"), None, ran).await;
     assert!(matches!(refused, Err(Error::Unreadable(_))), "{refused:?}");
 
-    let keys = PowertoolsKeys::of(PREFIX);
     let mut successor = InvokeLayer::new(shared.engine())
         .operation("charge")
-        .raw_id(move |charge: &Payment| keys.id(charge.order_id.as_str()))
+        .raw_id(|charge: &Payment| powertools::id(PREFIX, charge.order_id.as_str()))
         .handler(|_: Invocation<Payment>| async { Err::<u64, _>(HandlerError::other("it ran")) });
     let event = RawValue::from_string(json!({"order_id": "o-1"}).to_string()).unwrap();
     let answer = successor.call(LambdaEvent::new(event, Context::default()));
     let answer: Value = serde_json::from_str(answer.await.unwrap().get()).unwrap();
     assert_eq!(answer, result);
 
-    let keys = PowertoolsKeys::of(PREFIX);
     let mut worker = BatchLayer::new(shared.engine())
-        .raw_id(move |payment: &Payment, _| keys.id(payment.order_id.as_str()))
+        .raw_id(|payment: &Payment, _| powertools::id(PREFIX, payment.order_id.as_str()))
         .handler(|_: Message<Payment>| async { Err::<u64, _>(HandlerError::other("it ran")) });
     let reply = worker.call(batch([payment("m-1", "o-1")])).await.unwrap();
     assert!(reply.batch_item_failures.is_empty());
@@ -281,7 +271,7 @@ async fn an_api_answers_a_retry_as_the_function_has_answered_it(server: Server) 
         .return_(json!({"statusCode": 201, "headers": {"x-order": "7"}, "body": "{\"order\": 7}"}))
         .await;
 
-    let key = |token: &str| PowertoolsKeys::of(PREFIX).key("POST /orders", token);
+    let key = |token: &str| powertools::id(PREFIX, token).map(|id| Key::raw("POST /orders", id));
     let ran = |_| async { Err::<Answer, _>(HandlerError::other("it ran")) };
     let answer = shared
         .engine()

@@ -31,7 +31,7 @@ async fn what_the_function_has_done_is_replayed_here(server: Server) {
         function.run(&order, result.clone()).await;
         let replayed = shared
             .engine()
-            .run(charge(&order), None, |_| async {
+            .run(charge(order.as_str()), None, |_| async {
                 Err::<Value, _>(HandlerError::other("it ran"))
             })
             .await
