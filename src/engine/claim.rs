@@ -224,6 +224,7 @@ impl Claim {
     }
 
     /// Returns the time by the engine's clock.
+    #[doc(hidden)]
     pub fn now(&self) -> EpochMillis {
         self.inner.clock.now()
     }
@@ -330,7 +331,7 @@ impl Claim {
     /// renewed; without the skew margin. `None` where nothing limits the run.
     ///
     /// A handler that [goes on](crate::AtDeadline::GoOn) after the Lambda deadline is late, and its
-    /// claim lasts until the [end of its lease](Self::lease_end).
+    /// claim lasts until the end of its lease.
     pub fn deadline(&self) -> Option<SystemTime> {
         let time = self.inner.time.as_ref()?;
         Some(time.deadline.into())
@@ -340,6 +341,7 @@ impl Claim {
     /// [renewal](crate::Builder::renewed_lease) moves it, up to the [`deadline`](Self::deadline), and
     /// beyond it where the handler [goes on](crate::AtDeadline::GoOn); where nothing is renewed, both
     /// are the same.
+    #[doc(hidden)]
     pub fn lease_end(&self) -> Option<SystemTime> {
         self.inner.until().map(Into::into)
     }

@@ -45,14 +45,14 @@ pub enum Error<E> {
     /// An earlier attempt crashed, or a [step](crate::Step) of it was interrupted, and the policy
     /// wants an operator to look before it is repeated.
     #[error(
-        "an earlier attempt was interrupted and may have taken effect: look, then release its record{}", see!("interrupted")
+        "an earlier attempt was interrupted and may have taken effect: look, then complete or release the record, or settle the step{}", see!("interrupted")
     )]
     Interrupted {
         /// The time when its lease ran out, or the step began.
         since: SystemTime,
     },
     /// An attempt crashed, and it was the last that `max_attempts` allows.
-    #[error("attempt {attempts} crashed, and no other is allowed: look at why, then release the record or let it expire{}", see!("exhausted"))]
+    #[error("attempt {attempts} crashed, and no other is allowed: look for the effect, then complete or release the record{}", see!("exhausted"))]
     Exhausted {
         /// The number of attempts, with those that failed.
         attempts: u32,
@@ -178,6 +178,38 @@ impl Obstacle {
 }
 
 impl<E> Error<E> {
+    /// Returns the kind, and the word for logs and metrics.
+    fn kind_and_code(&self) -> (ErrorKind, &'static str) {
+        match self {
+            Self::Handler(_) => (ErrorKind::HandlerFailed, "handler_failed"),
+            Self::Failed(_) => (ErrorKind::Failed, "failure_replayed"),
+            Self::InFlight { .. } => (ErrorKind::InFlight, "in_flight"),
+            Self::Mismatch => (ErrorKind::Mismatch, "mismatch"),
+            Self::Interrupted { .. } => (ErrorKind::Interrupted, "interrupted"),
+            Self::Exhausted { .. } => (ErrorKind::Exhausted, "exhausted"),
+            Self::LeaseLost => (ErrorKind::LeaseLost, "lease_lost"),
+            Self::TooLate => (ErrorKind::TooLate, "too_late"),
+            Self::TimedOut => (ErrorKind::TimedOut, "timed_out"),
+            Self::OutcomeOmitted { .. } => (ErrorKind::OutcomeOmitted, "outcome_omitted"),
+            Self::Unrecorded(_) => (ErrorKind::Unrecorded, "unrecorded"),
+            Self::Refused(_) => (ErrorKind::ConditionFailed, "condition_failed"),
+            Self::NotCommitted(_) => (ErrorKind::NotCommitted, "not_committed"),
+            Self::OutcomeUnknown(_) => (ErrorKind::OutcomeUnknown, "outcome_unknown"),
+            Self::Overloaded => (ErrorKind::Overloaded, "overloaded"),
+            Self::Unreadable(_) => (ErrorKind::Unreadable, "unreadable"),
+            Self::Write(WriteError::RetentionTooShort { .. }) => {
+                (ErrorKind::Misconfigured, "retention_too_short")
+            }
+            Self::Write(_) => (ErrorKind::Misconfigured, "no_transactions"),
+            Self::Key(error) => (ErrorKind::of_key(error), error.code()),
+            Self::Store(StoreError::Denied(_) | StoreError::Misconfigured(_)) => {
+                (ErrorKind::Misconfigured, "store_failed")
+            }
+            Self::Store(_) => (ErrorKind::StoreUnavailable, "store_failed"),
+            Self::Entropy(_) => (ErrorKind::StoreUnavailable, "no_entropy"),
+        }
+    }
+
     /// Returns the kind of the error.
     ///
     /// ```
@@ -188,29 +220,7 @@ impl<E> Error<E> {
     /// assert!(!error.is_retryable() && !error.handler_ran());
     /// ```
     pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Handler(_) => ErrorKind::HandlerFailed,
-            Self::Failed(_) => ErrorKind::Failed,
-            Self::InFlight { .. } => ErrorKind::InFlight,
-            Self::Mismatch => ErrorKind::Mismatch,
-            Self::Interrupted { .. } => ErrorKind::Interrupted,
-            Self::Exhausted { .. } => ErrorKind::Exhausted,
-            Self::LeaseLost => ErrorKind::LeaseLost,
-            Self::TooLate => ErrorKind::TooLate,
-            Self::TimedOut => ErrorKind::TimedOut,
-            Self::OutcomeOmitted { .. } => ErrorKind::OutcomeOmitted,
-            Self::Unrecorded(_) => ErrorKind::Unrecorded,
-            Self::Refused(_) => ErrorKind::ConditionFailed,
-            Self::NotCommitted(_) => ErrorKind::NotCommitted,
-            Self::OutcomeUnknown(_) => ErrorKind::OutcomeUnknown,
-            Self::Overloaded => ErrorKind::Overloaded,
-            Self::Unreadable(_) => ErrorKind::Unreadable,
-            Self::Key(error) => ErrorKind::of_key(error),
-            Self::Write(_) | Self::Store(StoreError::Denied(_) | StoreError::Misconfigured(_)) => {
-                ErrorKind::Misconfigured
-            }
-            Self::Store(_) | Self::Entropy(_) => ErrorKind::StoreUnavailable,
-        }
+        self.kind_and_code().0
     }
 
     /// Tells whether each request fails like this until an operator corrects the set-up.
@@ -226,41 +236,19 @@ impl<E> Error<E> {
 
     /// Tells whether the same request, sent again with the same key, may come to another end.
     pub fn is_retryable(&self) -> bool {
-        self.kind().is_retryable()
+        self.kind().facts().0
     }
 
     /// Tells whether the handler ran in this call, or may have. In the
     /// [claimless form](crate::Idempotency::claimless) it may have run after any error, and nothing
     /// that it wrote was committed.
     pub fn handler_ran(&self) -> bool {
-        self.kind().handler_ran()
+        self.kind().facts().1
     }
 
     /// Returns a word for logs and metrics, one of a small fixed set.
     pub fn code(&self) -> &'static str {
-        match self {
-            Self::Handler(_) => "handler_failed",
-            Self::Failed(_) => "failure_replayed",
-            Self::InFlight { .. } => "in_flight",
-            Self::Mismatch => "mismatch",
-            Self::Interrupted { .. } => "interrupted",
-            Self::Exhausted { .. } => "exhausted",
-            Self::LeaseLost => "lease_lost",
-            Self::TooLate => "too_late",
-            Self::TimedOut => "timed_out",
-            Self::OutcomeOmitted { .. } => "outcome_omitted",
-            Self::Unrecorded(_) => "unrecorded",
-            Self::Refused(_) => "condition_failed",
-            Self::NotCommitted(_) => "not_committed",
-            Self::OutcomeUnknown(_) => "outcome_unknown",
-            Self::Overloaded => "overloaded",
-            Self::Write(WriteError::RetentionTooShort { .. }) => "retention_too_short",
-            Self::Write(_) => "no_transactions",
-            Self::Unreadable(_) => "unreadable",
-            Self::Key(error) => error.code(),
-            Self::Store(_) => "store_failed",
-            Self::Entropy(_) => "no_entropy",
-        }
+        self.kind_and_code().1
     }
 }
 
@@ -322,45 +310,32 @@ impl ErrorKind {
         }
     }
 
-    /// As [`Error::is_retryable`].
-    fn is_retryable(self) -> bool {
+    /// Returns three facts: whether an error of this kind is [retryable](Error::is_retryable), whether the
+    /// [handler ran](Error::handler_ran), and its `errorType` for Lambda's caller, which is empty for the
+    /// handler's own error.
+    pub(crate) fn facts(self) -> (bool, bool, &'static str) {
         match self {
-            Self::HandlerFailed
-            | Self::InFlight
-            | Self::LeaseLost
-            | Self::TooLate
-            | Self::TimedOut
-            | Self::Unrecorded
-            | Self::NotCommitted
-            | Self::OutcomeUnknown
-            | Self::Overloaded
-            | Self::StoreUnavailable => true,
-            Self::Failed
-            | Self::Mismatch
-            | Self::Interrupted
-            | Self::Exhausted
-            | Self::OutcomeOmitted
-            | Self::ConditionFailed
-            | Self::KeyMissing
-            | Self::UnusableKey
-            | Self::Misconfigured
-            | Self::Unreadable => false,
+            Self::HandlerFailed => (true, true, ""),
+            Self::Failed => (false, false, "Idempotency.Failed"),
+            Self::InFlight => (true, false, "Idempotency.InFlight"),
+            Self::Mismatch => (false, false, "Idempotency.Mismatch"),
+            Self::Interrupted => (false, true, "Idempotency.Interrupted"),
+            Self::Exhausted => (false, false, "Idempotency.Exhausted"),
+            Self::LeaseLost => (true, true, "Idempotency.LeaseLost"),
+            Self::TooLate => (true, false, "Idempotency.TooLate"),
+            Self::TimedOut => (true, true, "Idempotency.TimedOut"),
+            Self::OutcomeOmitted => (false, false, "Idempotency.OutcomeOmitted"),
+            Self::Unrecorded => (true, true, "Idempotency.Unrecorded"),
+            Self::ConditionFailed => (false, true, "Idempotency.ConditionFailed"),
+            Self::NotCommitted => (true, true, "Idempotency.NotCommitted"),
+            Self::OutcomeUnknown => (true, true, "Idempotency.OutcomeUnknown"),
+            Self::Overloaded => (true, false, "Idempotency.Overloaded"),
+            Self::KeyMissing => (false, false, "Idempotency.KeyMissing"),
+            Self::UnusableKey => (false, false, "Idempotency.UnusableKey"),
+            Self::Misconfigured => (false, false, "Idempotency.Misconfigured"),
+            Self::Unreadable => (false, false, "Idempotency.Unreadable"),
+            Self::StoreUnavailable => (true, false, "Idempotency.StoreUnavailable"),
         }
-    }
-
-    /// As [`Error::handler_ran`].
-    fn handler_ran(self) -> bool {
-        matches!(
-            self,
-            Self::HandlerFailed
-                | Self::Interrupted
-                | Self::LeaseLost
-                | Self::TimedOut
-                | Self::Unrecorded
-                | Self::ConditionFailed
-                | Self::NotCommitted
-                | Self::OutcomeUnknown
-        )
     }
 }
 

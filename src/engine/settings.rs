@@ -25,6 +25,7 @@ pub(crate) const HTTP_RETENTION: Duration = Duration::from_hours(24);
 /// Retention for events: a queue keeps a message for up to 14 days but most teams redrive within
 /// one; longer than the default queue retention of 4 days. Raise it to two to three times *your*
 /// longest redelivery.
+#[doc(hidden)]
 pub const EVENT_RETENTION: Duration = Duration::from_hours(168);
 
 /// The most detached runs at a time, by default.

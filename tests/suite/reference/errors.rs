@@ -177,14 +177,14 @@ fn each_code_is_the_name_of_a_section() {
         assert!(found.len() > 3, "{path}: {found:?}");
         found
     };
-    let mut all = codes("src/engine/error.rs", "pub fn code(");
-    for code in codes("src/protocol/key/error.rs", "pub fn code(") {
+    let mut all = codes("src/engine/error.rs", "code(&self)");
+    for code in codes("src/protocol/key/error.rs", "code(&self)") {
         let section = code.replace('_', "-");
         assert!(page.contains_key(section.as_str()), "{section}");
     }
     all.extend(codes("src/engine/rejection.rs", "fn as_str("));
     all.extend(codes("src/protocol/outcome.rs", "impl Omission {"));
-    let words = read("src/invoke/error.rs");
+    let words = read("src/invoke/error.rs") + &read("src/engine/error.rs");
     let words = between(&words, "\"Idempotency.", "\"").into_iter();
     all.extend(words.map(|word| format!("Idempotency.{word}")));
     assert!(all.len() > 50, "{all:?}");

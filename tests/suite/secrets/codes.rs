@@ -9,11 +9,10 @@ pub fn all() -> BTreeSet<&'static str> {
         include_str!("../../../src/protocol/key/error.rs"),
     ];
     let bodies = sources.into_iter().filter_map(|source| {
-        let (_, rest) = source.split_once("pub fn code(")?;
+        let (_, rest) = source.split_once("code(&self)")?;
         rest.split("\n    }\n").next()
     });
-    let lines = bodies.flat_map(str::lines);
-    let arms = lines.filter_map(|line| line.trim().strip_prefix("Self::")?.split_once(" => \""));
-    arms.filter_map(|(_, code)| code.strip_suffix("\","))
+    bodies
+        .flat_map(|body| body.split('"').skip(1).step_by(2))
         .collect()
 }

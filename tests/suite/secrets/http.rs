@@ -6,7 +6,7 @@ use http_body_util::BodyExt;
 use lambda_http::{Body, Context, LambdaEvent};
 use lambda_idempotency::Idempotency;
 use lambda_idempotency::http::IdempotencyLayer;
-use lambda_idempotency::http::events::{EventLayer, Incoming};
+use lambda_idempotency::http::events::Incoming;
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::{Call, Fault, FaultyStore};
 use proptest::prelude::*;
@@ -149,7 +149,7 @@ async fn event(seen: &mut Seen, layer: &IdempotencyLayer, secret: &str, key: &st
     let event: ApiGatewayV2httpRequest = serde_json::from_value(event).unwrap();
     let shown = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let noted = shown.clone();
-    let service = EventLayer::new(layer.clone()).layer(service_fn(
+    let service = layer.layer(service_fn(
         move |event: Incoming<ApiGatewayV2httpRequest>| {
             noted.lock().unwrap().push(format!("{event:?}"));
             std::future::ready(Ok::<_, Quoting>(ApiGatewayV2httpResponse::default()))
