@@ -22,7 +22,6 @@ use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType, Projection,
     ProjectionType, ScalarAttributeType,
 };
-use lambda_idempotency::dynamodb::outbox::PENDING_INDEX;
 use tokio::net::TcpListener;
 use tokio::process::Command;
 
@@ -130,7 +129,7 @@ async fn create(client: &Client, table: &str, key: &[Attribute]) -> Result<(), F
         attributes.extend(PENDING);
         let projection = Projection::builder().projection_type(ProjectionType::KeysOnly);
         let index = GlobalSecondaryIndex::builder()
-            .index_name(PENDING_INDEX)
+            .index_name("pending")
             .set_key_schema(Some(schema(&PENDING)?))
             .projection(projection.build());
         request = request.global_secondary_indexes(index.build()?);

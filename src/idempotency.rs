@@ -26,6 +26,8 @@ mod builder;
 #[cfg(any(feature = "batch", feature = "invoke"))]
 pub(crate) mod source_retention;
 
+#[cfg(feature = "batch")]
+use crate::engine::settings::InFlight;
 #[cfg(feature = "http")]
 use crate::engine::settings::OnMissingKey;
 #[cfg(feature = "batch")]
@@ -199,9 +201,10 @@ impl Idempotency {
         self.engine.settings.work_goes_on(&self.options)
     }
 
+    #[cfg(feature = "batch")]
     /// Tells whether a call waits while another attempt is in flight.
     pub(crate) fn waits(&self) -> bool {
-        self.engine.settings.in_flight != crate::engine::settings::InFlight::FailFast
+        self.engine.settings.in_flight != InFlight::FailFast
     }
 
     /// Tells whether a handler is ended at the deadline of its invocation. Where nothing is protected,

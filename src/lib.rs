@@ -81,7 +81,7 @@
 //! | feature | default | gives |
 //! |---|---|---|
 //! | `dynamodb` | yes | `DynamoDbStore` of [`dynamodb`], over `aws-sdk-dynamodb` with one TLS stack |
-//! | `s3` | | `dynamodb::OutcomeBucket`: outcomes that are too large for an item; implies `dynamodb` |
+//! | `s3` | | `DynamoDbStore::outcome_bucket`: outcomes that are too large for an item; implies `dynamodb` |
 //! | `lambda` | | [`Idempotency::invocation`](Idempotency): an engine bound to the invocation of `lambda_runtime` |
 //! | `batch` | | [`batch`]: what every source of batches shares; for a `batch::Source` of your own |
 //! | `sqs` | | `BatchLayer` of [`sqs`], for functions behind an SQS queue; implies `batch` |
@@ -144,6 +144,51 @@ macro_rules! clone_fields {
             fn clone(&self) -> Self {
                 Self { $($field: self.$field.clone()),+ }
             }
+        }
+    };
+}
+
+/// Writes both spans of a `Source`, with the fields of OpenTelemetry's conventions for messaging and those
+/// in braces. `destination` names the queue, stream or topic of one record.
+#[cfg(any(feature = "sqs", feature = "streams"))]
+macro_rules! messaging_spans {
+    (
+        system: $system:literal, trigger: $trigger:literal, verb: $verb:literal, destination: $destination:expr,
+        |$records:ident| $batch_name:literal { $($batch_fields:tt)* }
+        |$record:ident| $record_name:literal { $($record_fields:tt)* }
+    ) => {
+        fn batch_span(
+            $records: &[Self::Record],
+            context: &lambda_runtime::Context,
+        ) -> tracing::Span {
+            let destination = $records.first().map_or("", |$record| $destination);
+            tracing::info_span!(
+                $batch_name,
+                otel.kind = "consumer",
+                otel.name = format_args!("{} {destination}", $verb),
+                faas.trigger = $trigger,
+                faas.invocation_id = context.request_id,
+                messaging.system = $system,
+                messaging.operation.name = $verb,
+                messaging.operation.r#type = "receive",
+                messaging.destination.name = destination,
+                messaging.batch.message_count = $records.len(),
+                $($batch_fields)*
+            )
+        }
+
+        fn record_span($record: &Self::Record) -> tracing::Span {
+            let destination: &str = $destination;
+            tracing::info_span!(
+                $record_name,
+                otel.kind = "consumer",
+                otel.name = format_args!("process {destination}"),
+                messaging.system = $system,
+                messaging.operation.name = "process",
+                messaging.operation.r#type = "process",
+                messaging.destination.name = destination,
+                $($record_fields)*
+            )
         }
     };
 }
@@ -240,8 +285,10 @@ pub use engine::claim::{Claim, PreparedStep, Saga};
 pub use engine::claim::{SagaError, Step, StepError};
 pub use engine::error::{Error, ErrorKind};
 pub use engine::metrics;
+#[doc(hidden)]
+pub use engine::settings::EVENT_RETENTION;
 pub use engine::settings::{
-    AtDeadline, EVENT_RETENTION, InFlight, OnMissingKey, OnStoreUnavailable, Settings, Unrecorded,
+    AtDeadline, InFlight, OnMissingKey, OnStoreUnavailable, Settings, Unrecorded,
 };
 pub use engine::{Begun, Disposition, Ended, Replay, Replayed, Run};
 pub use idempotency::{Builder, Idempotency};

@@ -216,7 +216,7 @@ pub trait Store: Send + Sync + 'static {
 macro_rules! erased {
     ($($method:ident($($argument:ident: $type:ty),+) -> $answer:ty;)+) => {
         /// A [`Store`] that can be a trait object, which an engine and the command line call.
-        #[expect(missing_docs, clippy::missing_errors_doc, reason = "`Store` documents them")]
+        #[doc(hidden)]
         pub trait DynStore: Send + Sync + 'static {
             fn check(&self) -> Result<(), StoreError>;
             fn max_id_bytes(&self) -> usize;

@@ -12,15 +12,15 @@
 //!   caches. It asks nobody, knows nothing of other processes, and **loses** the share of new messages
 //!   that it takes for met. Never for money.
 //!
-//! A key takes about 32 bits, and a look less than a microsecond. A million of keys at one in a
-//! thousand is less than 4 MiB.
+//! A key takes about 32 bits, and a look less than a microsecond. A million keys at one in a
+//! thousand take less than 4 MiB.
 //!
 //! ```
-//! use lambda_idempotency::window::{Seen, Window};
+//! use lambda_idempotency::{batch::Settings, window::Window};
 //!
-//! let window = Window::new(10_000);
-//! assert_eq!(window.insert("order-17"), Seen::No);
-//! assert_eq!(window.insert("order-17"), Seen::Yes);
+//! fn larger(settings: &mut Settings) {
+//!     settings.window = Window::new(1_000_000);
+//! }
 //! ```
 
 use std::collections::HashMap;
@@ -72,7 +72,7 @@ pub struct Window {
 
 /// Whether a key was met before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Seen {
+pub(crate) enum Seen {
     /// It was not, or long ago.
     No,
     /// It probably was: by chance, a new key looks so, too.
@@ -165,7 +165,7 @@ impl Window {
     }
 
     /// Tells whether a key was met before, and remembers it.
-    pub fn insert(&self, key: &(impl Hash + ?Sized)) -> Seen {
+    pub(crate) fn insert(&self, key: &(impl Hash + ?Sized)) -> Seen {
         let hash = self.hasher.hash_one(key);
         let mut memory = self.memory();
         let seen = memory.look(hash);

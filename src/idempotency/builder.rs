@@ -82,7 +82,7 @@ impl Builder {
 
     /// Sets how long an outcome is kept. Take twice the longest redelivery: client retries, or the
     /// queue's retention and the dead-letter queue's. Default: 24 hours for HTTP, 7 days for
-    /// everything else ([`EVENT_RETENTION`](crate::EVENT_RETENTION)).
+    /// everything else.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.settings.retention = Some(retention);
         self

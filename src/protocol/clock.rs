@@ -14,11 +14,13 @@ pub struct EpochSeconds(pub i64);
 
 impl EpochMillis {
     /// Returns the first whole second that is not before this instant.
+    #[doc(hidden)]
     pub fn ceil_seconds(self) -> EpochSeconds {
         EpochSeconds(self.0.saturating_add(999).div_euclid(1_000))
     }
 
     /// Tells how long from `earlier` until this instant; zero where it lies before.
+    #[doc(hidden)]
     pub fn saturating_since(self, earlier: Self) -> Duration {
         let millis = self.0.saturating_sub(earlier.0);
         Duration::from_millis(u64::try_from(millis).unwrap_or(0))
@@ -27,6 +29,7 @@ impl EpochMillis {
 
 impl EpochSeconds {
     /// Returns the same instant in milliseconds.
+    #[doc(hidden)]
     pub fn to_millis(self) -> EpochMillis {
         EpochMillis(self.0.saturating_mul(1_000))
     }

@@ -85,7 +85,8 @@ impl Fingerprint {
     }
 
     /// Hashes several fingerprints together, in this order: of a method, a path and a body, say.
-    pub fn combine<'a>(parts: impl IntoIterator<Item = &'a Fingerprint>) -> Self {
+    #[cfg(any(test, feature = "batch", feature = "http", feature = "invoke"))]
+    pub(crate) fn combine<'a>(parts: impl IntoIterator<Item = &'a Fingerprint>) -> Self {
         let parts = parts.into_iter().map(|part| part.0.as_bytes());
         Self::digest("lambda-idempotency/parts/1", parts)
     }

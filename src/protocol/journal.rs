@@ -19,6 +19,7 @@ pub(crate) const MAX_STEPS: usize = 50;
 pub(crate) const MAX_STEP_NAME_BYTES: usize = 64;
 
 /// The largest result, in bytes of JSON, that is kept for a step.
+#[doc(hidden)]
 pub const MAX_STEP_RESULT_BYTES: usize = 8 * 1_024;
 
 /// The largest journal, in bytes. The record that holds it needs room for the outcome, too.
@@ -127,7 +128,7 @@ impl Journal {
     }
 
     /// Tells whether a store may write this note: it is newer than the entry of the same step.
-    pub fn takes(&self, note: &StepNote) -> bool {
+    pub(crate) fn takes(&self, note: &StepNote) -> bool {
         let known = self.get(&note.name).map_or(0, |entry| entry.revision);
         known < note.entry.revision
     }

@@ -23,6 +23,7 @@ impl Owner {
     /// # Errors
     ///
     /// When the operating system has none to give.
+    #[doc(hidden)]
     pub fn random() -> io::Result<Self> {
         let mut bytes = [0; BYTES];
         fill(&mut bytes)?;

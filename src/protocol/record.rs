@@ -19,6 +19,7 @@ pub use crate::protocol::record::writes::{
 };
 
 /// The layout version that this crate writes, and the only one that it believes.
+#[doc(hidden)]
 pub const LAYOUT: i64 = 1;
 
 /// The status of a record.
@@ -115,6 +116,7 @@ impl Record {
 }
 
 /// The lease of a released record.
+#[doc(hidden)]
 pub const RELEASED: EpochMillis = EpochMillis(0);
 
 /// The version of a record is what a compare-and-set compares: a takeover succeeds only if the
@@ -148,6 +150,7 @@ impl fmt::Debug for Version {
 
 impl Version {
     /// Returns the version of a record that is well formed.
+    #[doc(hidden)]
     pub fn of(record: &Record) -> Self {
         Self {
             owner: record.owner.as_ref().map(|owner| owner.as_str().to_owned()),

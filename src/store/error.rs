@@ -54,7 +54,7 @@ pub enum StoreError {
 
 impl StoreError {
     /// Tells whether the store gave no answer that can be relied on, so that a write may have applied.
-    pub fn is_unreachable(&self) -> bool {
+    pub(crate) fn is_unreachable(&self) -> bool {
         matches!(self, Self::Timeout | Self::Unavailable(_))
     }
 

@@ -46,8 +46,7 @@ impl Write {
 
     /// Sets the answer for a condition of this write that fails: the handler's own error. In the
     /// HTTP layer, that or the response that the handler would have given: `Response` with the body
-    /// type of the wrapped service; behind `http::events::EventLayer`, the response type of its
-    /// event.
+    /// type of the wrapped service; for `http::events`, the response type of the event.
     ///
     /// The caller gets [`Error::Refused`](crate::Error::Refused) instead of an answer of another
     /// type; its text names that type.
@@ -282,6 +281,7 @@ pub struct Commit<'a> {
 
 impl<'a> Commit<'a> {
     /// Makes a commit of this record and these business writes.
+    #[doc(hidden)]
     pub fn new(token: &'a str, record: Option<&'a Final>, writes: &'a [Write]) -> Self {
         Self {
             token,

@@ -40,6 +40,7 @@ pub struct Version(Form);
 /// The stored form of a version: the store's own comparison tells the newer. Its `Debug` shows the
 /// kind alone.
 #[derive(Clone, PartialEq, Eq, Hash)]
+#[doc(hidden)]
 pub enum Form {
     /// A number.
     Number(i64),
@@ -135,6 +136,7 @@ impl Version {
     }
 
     /// Returns how the version is stored.
+    #[doc(hidden)]
     pub fn form(&self) -> &Form {
         &self.0
     }

@@ -141,15 +141,6 @@ impl FaultyStore {
         planned.crash.here().await
     }
 
-    /// Sends the writes that are still on their way, without waiting until they are due.
-    pub async fn deliver_late(&self) {
-        let late = std::mem::take(&mut self.state().late);
-        for late in late {
-            // No caller waits for its answer any more.
-            let _ = self.inner.write(&late.write, answered_in_time()).await;
-        }
-    }
-
     /// Stops all faults, and forgets those in the queue, and a crash. Late writes still arrive.
     pub fn calm(&self) {
         let mut state = self.state();
@@ -158,6 +149,7 @@ impl FaultyStore {
     }
 
     /// Counts how often each call met each fault, by the fault's name.
+    #[doc(hidden)]
     pub fn met(&self) -> BTreeMap<(Call, &'static str), u64> {
         self.state().met.clone()
     }
@@ -457,7 +449,7 @@ impl Fault {
     }
 }
 
-/// Writes the name by which [`FaultyStore::met`] counts the fault.
+/// Writes the name of the fault.
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

@@ -9,7 +9,7 @@ use lambda_http::aws_lambda_events::apigw::{
 };
 use lambda_http::{Context, LambdaEvent, Request, RequestExt, RequestPayloadExt};
 use lambda_idempotency::http::IdempotencyLayer;
-use lambda_idempotency::http::events::{EventLayer, Incoming};
+use lambda_idempotency::http::events::Incoming;
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::{
     Call, Crash, FaultyStore, ManualClock, TestClaim, TestError, TestMessage, TestRequest,
@@ -343,7 +343,7 @@ fn a_request_is_read_back_as_it_was_described() {
 async fn the_events_of_each_source_are_recognised_as_retries() {
     let layer = || {
         let once = Idempotency::builder(MemoryStore::new()).namespace("orders");
-        EventLayer::new(IdempotencyLayer::unscoped(once.build().unwrap()))
+        IdempotencyLayer::unscoped(once.build().unwrap())
     };
     let context = Context::default;
 

@@ -106,6 +106,7 @@ pub struct NewClaim {
 
 impl NewClaim {
     /// Makes the claim of a first attempt, without a fingerprint.
+    #[doc(hidden)]
     pub fn new(
         id: RecordId,
         owner: Owner,
@@ -159,6 +160,7 @@ pub struct Completion {
 
 impl Completion {
     /// Makes a completion whose status is [`Status::Completed`].
+    #[doc(hidden)]
     pub fn new(
         id: RecordId,
         owner: Owner,
@@ -285,6 +287,7 @@ pub enum Basis {
 
 impl Record {
     /// Returns the record that a claim on a fresh key writes.
+    #[doc(hidden)]
     pub fn claimed(claim: &NewClaim) -> Self {
         Self {
             owner: Some(claim.owner.clone()),
