@@ -24,6 +24,12 @@ const VISIBILITY: u64 = 30;
 const STREAM_HOURS: u32 = 24;
 /// A mapping names a function, or one alias or version of it.
 const QUALIFIERS: usize = 1;
+const QUEUE: &str = "AWS::SQS::Queue";
+const STREAM: &str = "AWS::Kinesis::Stream";
+const CONSUMER: &str = "AWS::Kinesis::StreamConsumer";
+const SIMPLE_TABLE: &str = "AWS::Serverless::SimpleTable";
+const GLOBAL_TABLE: &str = "AWS::DynamoDB::GlobalTable";
+const TABLES: [&str; 3] = ["AWS::DynamoDB::Table", SIMPLE_TABLE, GLOBAL_TABLE];
 /// Lambda's timeout where a template doesn't say.
 const TIMEOUT: u64 = 3;
 
@@ -124,7 +130,13 @@ impl Reading<'_> {
             }
         }
         mappings.extend(self.separate_mappings(name));
-        let asynchronous = ["SNS", "S3", "EventBridgeRule", "CloudWatchEvent"];
+        let asynchronous = [
+            "SNS",
+            "S3",
+            "EventBridgeRule",
+            "CloudWatchEvent",
+            "CloudWatchLogs",
+        ];
         let mut events =
             members(&properties["Events"]).filter_map(|(_, event)| event["Type"].as_str());
         let is_asynchronous = at(properties, "EventInvokeConfig").is_some()
@@ -152,22 +164,28 @@ impl Reading<'_> {
     }
 
     /// The destination of failed asynchronous invocations. SAM makes the queue or the topic of a `Type`
-    /// without a `Destination`.
+    /// without a `Destination`. Where there is none, events go to the dead-letter queue.
     #[allow(
         clippy::option_option,
         reason = "unknown, known to be absent, and known are three"
     )]
     fn destination(&mut self, name: &str, properties: &Value) -> Option<Option<String>> {
         let named = "EventInvokeConfig.DestinationConfig.OnFailure.Destination";
-        if at(properties, named).is_some() {
-            return self.known(name, properties, named, None, some_text);
-        }
         let kind = "EventInvokeConfig.DestinationConfig.OnFailure.Type";
         let made = |kind: &Value| {
             let kind = kind.as_str()?;
             Some(["SQS", "SNS"].contains(&kind).then(|| kind.to_owned()))
         };
-        self.known(name, properties, kind, None, made)
+        let destination = if at(properties, named).is_some() {
+            self.known(name, properties, named, None, some_text)
+        } else {
+            self.known(name, properties, kind, None, made)
+        };
+        let dead_letters = "DeadLetterQueue.TargetArn";
+        match destination {
+            Some(None) => self.known(name, properties, dead_letters, None, some_text),
+            known => known,
+        }
     }
 
     /// The mappings that are their own resources.
@@ -188,12 +206,12 @@ impl Reading<'_> {
             if named != function {
                 continue;
             }
-            let arn = properties["EventSourceArn"].clone();
+            let arn = self.source_of(&properties["EventSourceArn"]);
             let source = arn.as_str().and_then(|name| self.template.resource(name));
             let kind = match source.and_then(|(_, source)| source["Type"].as_str()) {
-                Some("AWS::SQS::Queue") => "SQS",
-                Some("AWS::Kinesis::Stream") => "Kinesis",
-                Some("AWS::DynamoDB::Table" | "AWS::DynamoDB::GlobalTable") => "DynamoDB",
+                Some(QUEUE) => "SQS",
+                Some(STREAM) => "Kinesis",
+                Some("AWS::DynamoDB::Table" | GLOBAL_TABLE) => "DynamoDB",
                 Some("AWS::MSK::Cluster") => "MSK",
                 Some("AWS::AmazonMQ::Broker") => "MQ",
                 _ => {
@@ -226,6 +244,16 @@ impl Reading<'_> {
         None
     }
 
+    /// The source that a mapping names, by itself or, of a stream, by a consumer of it.
+    fn source_of(&self, named: &Value) -> Value {
+        match named.as_str().and_then(|name| self.template.resource(name)) {
+            Some((template, consumer)) if consumer["Type"] == CONSUMER => {
+                template.resolve(&consumer["Properties"]["StreamARN"])
+            }
+            _ => named.clone(),
+        }
+    }
+
     fn mapping(&mut self, name: &str, kind: &str, properties: &Value) -> Option<Mapping> {
         let source = match kind {
             "SQS" => Source::Queue(self.queue(name, properties["Queue"].as_str())),
@@ -254,9 +282,12 @@ impl Reading<'_> {
         })
     }
 
-    /// The properties of a source, or of a table; `None` where it isn't in the template.
-    fn properties(&mut self, name: Option<&str>, of: &str) -> Option<Value> {
+    /// The properties of a source, or of a table; `None` where the template has none of these types under
+    /// the name: what makes it may be there.
+    fn properties(&mut self, name: Option<&str>, types: &[&str], of: &str) -> Option<Value> {
         let found = name.and_then(|name| self.template.resource(name));
+        let is_one = |kind: &str| types.contains(&kind);
+        let found = found.filter(|(_, resource)| resource["Type"].as_str().is_some_and(is_one));
         let Some((template, resource)) = found else {
             self.not_in_template(of);
             return None;
@@ -305,7 +336,7 @@ impl Reading<'_> {
             name: name.unwrap_or(event).to_owned(),
             ..Queue::default()
         };
-        let Some(properties) = self.properties(name, event) else {
+        let Some(properties) = self.properties(name, &[QUEUE], event) else {
             return queue;
         };
         let fifo = self.known(event, &properties, "FifoQueue", false, truth);
@@ -325,7 +356,7 @@ impl Reading<'_> {
 
     fn dead_letters(&mut self, event: &str, policy: &Value) -> DeadLetters {
         let target = policy["deadLetterTargetArn"].as_str();
-        let theirs = self.properties(target, event);
+        let theirs = self.properties(target, &[QUEUE], event);
         let receives = count(&policy["maxReceiveCount"]);
         let kept = "MessageRetentionPeriod";
         DeadLetters {
@@ -336,10 +367,11 @@ impl Reading<'_> {
     }
 
     fn stream(&mut self, event: &str, kind: &str, properties: &Value) -> Stream {
-        let name = properties["Stream"].as_str();
+        let source = self.source_of(&properties["Stream"]);
+        let name = source.as_str();
         let hours = match kind {
             "DynamoDB" => Some(STREAM_HOURS),
-            _ => self.properties(name, event).and_then(|stream| {
+            _ => self.properties(name, &[STREAM], event).and_then(|stream| {
                 self.known(event, &stream, "RetentionPeriodHours", STREAM_HOURS, count)
             }),
         };
@@ -364,11 +396,11 @@ impl Reading<'_> {
     }
 
     fn table(&mut self, name: &str, layout: &Layout) -> Option<Table> {
-        let properties = self.properties(Some(name), "the table of the records")?;
+        let properties = self.properties(Some(name), &TABLES, "the table of the records")?;
         let resource = self.template.resource(name);
         let properties = match resource.and_then(|(_, resource)| resource["Type"].as_str()) {
-            Some("AWS::Serverless::SimpleTable") => merged(&key_of_simple(&properties), properties),
-            Some("AWS::DynamoDB::GlobalTable") => merged(&settings_of_all(&properties), properties),
+            Some(SIMPLE_TABLE) => merged(&key_of_simple(&properties), properties),
+            Some(GLOBAL_TABLE) => merged(&settings_of_all(&properties), properties),
             _ => properties,
         };
         let keys = |schema: &Value| {

@@ -94,6 +94,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     };
     let found = target.found.as_ref();
     let mut explanation = Explanation::of(&target.id, found, at, &args.rules.rules());
+    if found.is_none() {
+        explanation.words.push_str(args.which.or_elsewhere());
+    }
     if args.rules.crashed.is_none() {
         explanation.assumes_crashed(&target.id);
     }

@@ -34,6 +34,18 @@ pub struct Which {
     pub hash: Option<String>,
 }
 
+impl Which {
+    /// The words on where else a record may be of which no more than its key or its hash is known.
+    pub(crate) fn or_elsewhere(&self) -> &'static str {
+        match self.operation {
+            Some(_) => {
+                ", or it is under an id of your own: give that, or `--hash` alone, which scans"
+            }
+            None => "",
+        }
+    }
+}
+
 const HASH_DIGITS: usize = 64;
 
 fn hash(text: &str) -> Result<String, String> {

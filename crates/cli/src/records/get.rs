@@ -25,7 +25,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     let records = context.records().await?;
     let target = find(&args.which, &records, context).await?;
     let Some(found) = &target.found else {
-        return Err(no_record(target.id.as_str(), &records));
+        return Err(no_record(&args.which, target.id.as_str(), &records));
     };
     let view = RecordView::of(&target.id, found, records.now(context).await?, SKEW_MARGIN);
     context.output().report(&view)?;
@@ -33,12 +33,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
 }
 
 /// The words for an id that has no record.
-pub(crate) fn no_record(id: &str, records: &Records) -> Failure {
+pub(crate) fn no_record(which: &Which, id: &str, records: &Records) -> Failure {
     let or_open = match records.place {
         Place::Postgres(_) => ", or a transaction that is open holds it, which `explain` tells",
         Place::DynamoDb(_) | Place::Redis(_) => "",
     };
+    let or_elsewhere = which.or_elsewhere();
     Failure::usage(format!(
-        "there is no record `{id}`: it was never claimed, or has expired and was deleted{or_open}; look at --table, --namespace and the key"
+        "there is no record `{id}`: it was never claimed, or has expired and was deleted{or_open}; look at --table, --namespace and the key{or_elsewhere}"
     ))
 }

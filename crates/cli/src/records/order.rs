@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use lambda_idempotency::EpochMillis;
 use lambda_idempotency::protocol::record::{Found, Record, Status};
+use lambda_idempotency::{EpochMillis, RecordId};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -123,11 +123,11 @@ pub(crate) async fn give(
     word: &str,
     context: &Context,
     ending: impl FnOnce(&Record, EpochMillis) -> Ending,
-    check: impl FnOnce(&Record) -> Result<(), String>,
+    check: impl FnOnce(&RecordId, &Record) -> Result<(), String>,
 ) -> Result<Exit, Failure> {
     let records = context.records().await?;
     let Target { id, found } = find(&args.which, &records, context).await?;
-    let found = found.ok_or_else(|| no_record(id.as_str(), &records))?;
+    let found = found.ok_or_else(|| no_record(&args.which, id.as_str(), &records))?;
     let now = records.now(context).await?;
     let before = RecordView::of(&id, &found, now, SKEW_MARGIN);
     let record = found.content.as_deref().map_err(|reason| {
@@ -166,7 +166,7 @@ pub(crate) async fn give(
         context.output().report(&report)?;
         return Ok(Exit::Fine);
     }
-    let fits = earlier.and_then(|_| check(record));
+    let fits = earlier.and_then(|_| check(&id, record));
     fits.map_err(|words| {
         if is_expired {
             expired()

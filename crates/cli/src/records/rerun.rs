@@ -204,7 +204,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
             while_live: false,
         };
         let ending = |_: &Record, _| args.ending();
-        return give(&order, WORD, context, ending, |record| args.check(record)).await;
+        return give(&order, WORD, context, ending, |_, record| {
+            args.check(record)
+        })
+        .await;
     }
     if args.which.times().is_some_and(|times| times.is_empty()) {
         return Err(Failure::usage(

@@ -62,7 +62,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         step: step.clone(),
         state,
     };
-    give(&args.order, &word, context, ending, |record| {
+    give(&args.order, &word, context, ending, |_, record| {
         not_final(record)?;
         let known: Vec<&str> = handlers_steps(record).map(|(name, _)| name).collect();
         match record.journal.get(step).map(|entry| &entry.state) {

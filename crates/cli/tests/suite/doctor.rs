@@ -145,6 +145,17 @@ async fn each_planted_misconfiguration_is_found() {
     }
 }
 
+#[tokio::test]
+async fn a_functions_dead_letter_queue_is_a_destination() {
+    let wire = Wire::sound(true).await;
+    wire.change(|it| {
+        it["destination"] = Value::Null;
+        it["function"]["DeadLetterConfig"] =
+            json!({"TargetArn": "arn:aws:sqs:eu-central-1:123456789012:worker-dead"});
+    });
+    doctor(&wire, "idempotency", &[]).await.ended_with(0);
+}
+
 /// Amazon MQ reads no `batchItemFailures`: that it doesn't is no finding.
 #[tokio::test]
 async fn a_broker_is_judged_by_what_it_has() {

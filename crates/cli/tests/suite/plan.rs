@@ -626,6 +626,64 @@ async fn a_destination_that_sam_makes_is_one() {
 }
 
 #[tokio::test]
+async fn a_functions_dead_letter_queue_is_a_destination() {
+    const TEMPLATE: &str = "Resources:
+  Failed: { Type: AWS::SQS::Queue }
+  Work:
+    Type: AWS::Serverless::Function
+    Properties:
+      Environment: { Variables: { IDEMPOTENCY_TABLE: t } }
+      @
+      Events: { Lines: { Type: CloudWatchLogs, Properties: { LogGroupName: g, FilterPattern: p } } }
+";
+    let queue = "DeadLetterQueue: { Type: SQS, TargetArn: !GetAtt Failed.Arn }";
+    for (property, is_found) in [("Timeout: 5", true), (queue, false)] {
+        let read = planned(&TEMPLATE.replace('@', property), &[]).await;
+        let found = read["check"]["findings"].to_string();
+        assert_eq!(found.contains("async-destination"), is_found, "{found}");
+    }
+}
+
+/// A consumer has no retention, and what another type makes isn't known.
+#[tokio::test]
+async fn a_stream_is_read_by_its_consumer_and_by_no_other_type() {
+    const TEMPLATE: &str = "Resources:
+  Moves: { Type: AWS::Kinesis::Stream, Properties: { RetentionPeriodHours: 2000 } }
+  Consumer: { Type: AWS::Kinesis::StreamConsumer, Properties: { ConsumerName: c, StreamARN: !GetAtt Moves.Arn } }
+  Made: { Type: Custom::Stream, Properties: { ServiceToken: t } }
+  Work: { Type: AWS::Serverless::Function, Properties: { Environment: { Variables: { IDEMPOTENCY_TABLE: t } } @ } }
+";
+    let event = ", Events: { Mapping: { Type: Kinesis, Properties: { Stream: @, StartingPosition: LATEST } } } } }
+";
+    let mapping = " } }
+  Mapping: { Type: AWS::Lambda::EventSourceMapping, Properties: { FunctionName: !Ref Work, EventSourceArn: @ } }
+";
+    for form in [event, mapping] {
+        for (named, is_read) in [
+            ("!GetAtt Moves.Arn", true),
+            ("!GetAtt Consumer.ConsumerARN", true),
+            ("!Ref Consumer", true),
+            ("!GetAtt Made.StreamArn", false),
+        ] {
+            let template = TEMPLATE.replace(" @ } }\n", &form.replace('@', named));
+            let read = planned(&template, &["--retention", "56days"]).await;
+            let check = &read["check"];
+            let found = check["findings"].to_string();
+            assert_eq!(
+                found.contains("stream-retention"),
+                is_read,
+                "{named}: {found}"
+            );
+            let fine = check["fine"].to_string();
+            assert!(!fine.contains("stream-retention"), "{named}: {fine}");
+            let not_read = read["not_read"].to_string();
+            let is_told = not_read.contains("Mapping: its source is not in the template");
+            assert_eq!(is_told, !is_read, "{named}: {not_read}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn conditions_that_refer_to_themselves_are_not_known() {
     const TEMPLATE: &str = "Conditions:
   A: !Condition A

@@ -86,7 +86,10 @@ pub(super) async fn ask(
         ),
     }
     if args.asynchronous {
-        function.asynchronous = destination(asking, &client, name).await;
+        let dead_letters = configuration.dead_letter_config;
+        let dead_letters = dead_letters.and_then(|queue| queue.target_arn);
+        let destination = destination(asking, &client, name).await;
+        function.asynchronous = destination.map(|named| named.or(dead_letters));
     }
     let mappings = client.list_event_source_mappings().function_name(name);
     let mappings: Result<Vec<_>, _> = mappings.into_paginator().items().send().collect().await;

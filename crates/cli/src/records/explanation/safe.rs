@@ -7,6 +7,7 @@ use lambda_idempotency::protocol::record::Record;
 
 use super::{Answer, SafeAct};
 use crate::output::is_obeyed;
+use crate::records::complete::is_http;
 use crate::records::operate::{gives_results, is_compensated, results};
 
 /// Quotes a word for the shell, as a string without what a terminal obeys: a report would show that
@@ -77,6 +78,16 @@ pub(super) fn release(id: &RecordId) -> SafeAct {
     )
 }
 
+/// Returns the command that completes a record.
+fn completion(id: &RecordId, flags: &str) -> String {
+    let outcome = if is_http(id) {
+        "--status CODE --body-file FILE"
+    } else {
+        "--outcome JSON"
+    };
+    on(id, "complete", &format!("{outcome} --reason WHY{flags}"))
+}
+
 /// Returns the acts that settle a step that waits. Names it where there are several.
 fn settle(id: &RecordId, step: &str, is_one_of_several: bool) -> [SafeAct; 2] {
     let its = if is_one_of_several {
@@ -112,7 +123,7 @@ pub(super) fn safe_acts(
     let release = release(id);
     let complete = act(
         "the effect happened: duplicates get this outcome, and nothing runs",
-        on(id, "complete", "--outcome JSON --reason WHY"),
+        completion(id, ""),
     );
     let give_up = act(
         "the effect did not happen and must not any more: duplicates get this failure",
@@ -136,7 +147,7 @@ pub(super) fn safe_acts(
             ask_again(id, "wait until the lease is over, then ask again"),
             act(
                 "the log says `unrecorded` of it, so the effect happened: don't wait",
-                on(id, "complete", "--outcome JSON --reason WHY --while-live"),
+                completion(id, " --while-live"),
             ),
         ],
         Answer::FailureReplayed if record.is_some_and(is_compensated) => vec![act(

@@ -212,6 +212,19 @@ fn a_step_that_waits_is_named_with_what_settles_it() {
     );
 }
 
+#[test]
+fn an_http_operation_is_completed_by_a_response() {
+    let id = RecordId::stored(format!("n#POST /orders#{}", "0f".repeat(32))).unwrap();
+    let found = Found::readable(record(
+        Status::InProgress,
+        Some(NOW + Duration::from_secs(9)),
+    ));
+    let explained = Explanation::of(&id, Some(&found), NOW, &rules());
+    let command = &explained.safe[1].command;
+    let flags = "--status CODE --body-file FILE --reason WHY --while-live";
+    assert!(command.ends_with(flags), "{command}");
+}
+
 /// Its charge stands: begun anew, it would charge twice.
 #[test]
 fn no_act_is_safe_on_an_erased_saga_that_is_not_undone() {

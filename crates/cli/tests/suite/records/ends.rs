@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::testing::Crash;
-use lambda_idempotency::{Error, Outcome};
+use lambda_idempotency::{Error, Key, Outcome};
 use serde_json::json;
 
 use super::races::races;
@@ -174,6 +174,27 @@ async fn an_http_record_gets_a_response() {
     order(&table, &header)
         .await
         .refused(2, "write a header as `name: value`");
+}
+
+/// The layer replays nothing else.
+#[tokio::test]
+async fn a_record_of_an_http_operation_gets_nothing_but_a_response() {
+    let table = table().await;
+    let (past, crash) = (engine_an_hour_ago(&table), Crash::new());
+    let key = Key::new("POST /orders", "A-17");
+    let id = past.record_id(&key).unwrap();
+    let attempt = past.run(key, None, async |_claim| {
+        crash.here::<Result<String, std::io::Error>>().await
+    });
+    crash.cut_off(attempt).await.unwrap();
+    let complete = ["complete", id.as_str(), "--outcome"];
+    order(&table, &[&complete[..], &["{\"order\":17}"]].concat())
+        .await
+        .refused(2, "give --status and --body-file");
+    let response = r#"{"status":201,"headers":[],"body":""}"#;
+    order(&table, &[&complete[..], &[response]].concat())
+        .await
+        .ended_with(0);
 }
 
 #[tokio::test]

@@ -44,6 +44,29 @@ async fn an_operation_and_a_namespace_restrict_the_search_for_a_hash() {
     said.refused(0, &id);
 }
 
+/// The id of a record doesn't have the hash where a caller supplied it.
+#[tokio::test]
+async fn a_record_under_an_id_of_ones_own_is_found_by_its_hash_alone() {
+    let table = table().await;
+    let engine = engine(&table);
+    let key = lambda_idempotency::Key::raw("charge", "order-17");
+    let id = engine.record_id(&key).unwrap();
+    let handler = async |_claim| Ok::<_, std::io::Error>(17);
+    engine.run(key, None, handler).await.unwrap();
+    let by_hash = ["--hash", id.hash(), "--yes"];
+    let operation = ["--operation", "charge", "--namespace", "payments"];
+    for (command, code) in [("get", 2), ("explain", 0)] {
+        let words = [&[command][..], &by_hash, &operation].concat();
+        on(&table, &words).await.refused(
+            code,
+            "under an id of your own: give that, or `--hash` alone",
+        );
+    }
+    on(&table, &[&["get"][..], &by_hash].concat())
+        .await
+        .refused(0, "order-17");
+}
+
 #[tokio::test]
 async fn a_scope_is_part_of_the_key() {
     let table = table().await;
