@@ -157,6 +157,14 @@ ALSO_GOOD = together(GOOD, THROTTLED("Idempotency/Table"), function(Errors=2)("P
 A_GOOD_DAY = [{}, NIGHT, {}, GOOD, ALSO_GOOD, *[GOOD] * 5, {}]
 
 
+def widgets():
+    """The dashboard's, which show metrics."""
+    (stack,) = (nested for nested in STACK.nested() if nested.path == "infra/dashboard.yaml")
+    (dashboard,) = stack.resources("AWS::CloudWatch::Dashboard").values()
+    body = json.loads(stack.value(dashboard["Properties"]["DashboardBody"]))
+    return [one["properties"] for one in body["widgets"] if one["type"] == "metric"]
+
+
 class Alarms(unittest.TestCase):
     alarms = {name: Alarm(properties) for name, properties in STACK.alarms().items()}
 
@@ -197,13 +205,10 @@ class Alarms(unittest.TestCase):
                     self.assertFalse(any(fires[at] for fires in fired.values() for at in (*range(len(A_GOOD_DAY)), -1)), name)
 
     def test_the_dashboard_shows_metrics_that_there_are(self):
-        (stack,) = (nested for nested in STACK.nested() if nested.path == "infra/dashboard.yaml")
-        (dashboard,) = stack.resources("AWS::CloudWatch::Dashboard").values()
-        body = json.loads(stack.value(dashboard["Properties"]["DashboardBody"]))
         subjects = {"Idempotency/Table", *STACK.resources(FUNCTION), *(f"{queue}.QueueName" for queue in STACK.resources(QUEUE))}
         namespaces = sorted(on for name, on in MUST_WATCH if name == "DuplicateRatio")
         shown = set()
-        for widget in (one["properties"] for one in body["widgets"] if one["type"] == "metric"):
+        for widget in widgets():
             ids = {line[-1].get("id") for line in widget["metrics"]}
             for *metric, options in widget["metrics"]:
                 if metric:
@@ -217,6 +222,13 @@ class Alarms(unittest.TestCase):
                 self.assertEqual(words - ids - {"FILL", "SUM", "0", "100"}, set())
         self.assertEqual(shown - READINGS, set())
         self.assertGreater(len(shown), 30)
+
+    def test_each_metric_that_should_be_empty_has_an_alarm(self):
+        (row,) = (widget for widget in widgets() if widget["title"] == "Should be empty")
+        empty = {name for *_, options in row["metrics"] for _, _, name, *_ in re.findall(SEARCH, options["expression"])}
+        self.assertEqual(len(empty), len(row["metrics"]))
+        alarmed = {name for alarm in self.alarms.values() for (_, name, _), _ in alarm.metrics.values()}
+        self.assertEqual(empty - alarmed, set())
 
 
 class MetricMath(unittest.TestCase):
