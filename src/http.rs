@@ -154,8 +154,11 @@
 //! its record if need be. Where the store takes nothing so large (DynamoDB: 400 KB, compressed), it
 //! is sent, but not kept: a retry learns that it was [done](#outcome-omitted). So is one that
 //! streams: `text/event-stream`, or more than [`response_limit`](Settings::response_limit)
-//! bytes. It is passed on as it comes, and logged as `streamed`. The effect is protected, the
-//! answer isn't: where it may run again instead, the handler says `Verdict::Release`.
+//! bytes. It is passed on as it comes, and logged as `streamed`. Its request is recorded as done before
+//! the body runs, so only effects before the handler returns are protected: a route that works in its
+//! stream should be [`off`](RoutePolicy::off), with this work under
+//! [`run_detached`](crate::Idempotency::run_detached). Where a retry may run, the handler says
+//! `Verdict::Release`.
 //!
 //! # Claim and deadline
 //!

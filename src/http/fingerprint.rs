@@ -3,7 +3,9 @@
 
 use bytes::Bytes;
 use http::HeaderMap;
-use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
+use http::header::{
+    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderName, HeaderValue,
+};
 use http::request::Parts;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
 
@@ -63,10 +65,15 @@ impl Compared<'_> {
     }
 }
 
-/// Hashes each value of a header for itself: two headers are not one with a comma.
+/// Hashes each value of a header for itself: two headers are not one with a comma. HTTP/2 has the
+/// host in the address.
 fn header(parts: &Parts, name: &HeaderName) -> Fingerprint {
     let values = parts.headers.get_all(name).iter();
-    let values = values.map(|value| Fingerprint::bytes(value.as_bytes().trim_ascii()));
+    let is_in_address = *name == HOST && !parts.headers.contains_key(HOST);
+    let authority = parts.uri.authority().filter(|_| is_in_address);
+    let authority = authority.map(|authority| authority.as_str().as_bytes());
+    let values = values.map(HeaderValue::as_bytes).chain(authority);
+    let values = values.map(|value| Fingerprint::bytes(value.trim_ascii()));
     let name = Fingerprint::bytes(name.as_str().as_bytes());
     let all: Vec<_> = std::iter::once(name).chain(values).collect();
     Fingerprint::combine(&all)

@@ -98,13 +98,13 @@ impl IdempotencyLayer {
         self
     }
 
-    /// Sets how the requests of one route are treated: `POST /orders/{id}`, `ANY /orders`, or a path
-    /// without a method, which matches each method. Of several routes that match, the first counts.
+    /// Sets how the requests of one route are treated: `POST /orders/{id}`, or for each of the
+    /// [`methods`](Settings::methods) `ANY /orders` or the path alone. Of several routes that match, the
+    /// first counts.
     ///
-    /// `{name}` stands for one segment, `{name+}` or `{*name}` at the end for one or more. A route that
-    /// names its method is guarded for it, whatever [`methods`](Settings::methods) says; one that doesn't is
-    /// guarded for those methods alone.
-    /// Its template names the [operation](Self::operation), where nothing else knows one.
+    /// `{name}` stands for one segment, `{name+}` or `{*name}` at the end for one or more. A method that a
+    /// route names needs no place among the `methods`. The route's template names the
+    /// [operation](Self::operation), where nothing else knows one.
     ///
     /// ```
     /// # use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy};

@@ -114,13 +114,16 @@ impl Problem {
         }
     }
 
-    /// Present exactly where the same request with the same key may be answered later.
+    /// Present exactly where the same request with the same key, as it is, may be answered later.
     fn retry_after(self) -> Option<Duration> {
         match self {
             Self::InFlight { retry_after } => Some(retry_after),
-            Self::LeaseLost | Self::TooLate | Self::TimedOut | Self::Overloaded => {
-                Some(Duration::ZERO)
-            }
+            Self::BodyUnreadable
+            | Self::LeaseLost
+            | Self::TooLate
+            | Self::TimedOut
+            | Self::Overloaded
+            | Self::ResponseBroken => Some(Duration::ZERO),
             Self::StoreUnavailable
             | Self::Unrecorded
             | Self::NotCommitted
@@ -234,7 +237,7 @@ pub struct ProblemDetails {
     pub detail: Cow<'static, str>,
     /// The address of a page that explains it: the API's own documentation where that was set.
     pub type_uri: String,
-    /// The time until the same request with this key may be answered; `None` where it never will.
+    /// The time until the same request with this key, as it is, may be answered; `None` where it never will.
     pub retry_after: Option<Duration>,
     /// The API's own documentation, where it was set.
     pub documentation: Option<String>,

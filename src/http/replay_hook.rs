@@ -86,10 +86,4 @@ mod tests {
             assert_eq!(slow.await, expected, "{millis} ms");
         }
     }
-
-    #[tokio::test]
-    async fn the_stored_response_is_given_where_the_hook_fails() {
-        let failed = replay(async |_| Err("no key".to_owned())).await;
-        assert_eq!(failed, ("stored".into(), Some("6".to_owned())));
-    }
 }

