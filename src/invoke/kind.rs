@@ -15,7 +15,6 @@ pub(super) mod s3_batch;
 #[cfg(test)]
 mod tests;
 
-pub(super) use crate::invoke::kind::is_envelope as is_durable;
 pub use crate::invoke::kind::s3_batch::S3BatchTask;
 
 /// Names the source of a layer's events.
@@ -164,7 +163,7 @@ struct DurableEnvelope {
 
 /// Tells whether an event invokes a durable function. The answer to it says how far the execution
 /// is, so that it holds for this one invocation alone.
-pub(in crate::invoke) fn is_envelope(event: &str) -> bool {
+pub(in crate::invoke) fn is_durable(event: &str) -> bool {
     // Events that are none are not parsed once more.
     let has = |member| event.contains(member);
     has("DurableExecutionArn")
@@ -195,7 +194,9 @@ pub(in crate::invoke) enum KindError {
         "a placeholder of the event was not replaced: EventBridge Scheduler replaces `<aws.scheduler.schedule-arn>` and `<aws.scheduler.scheduled-time>` in a schedule's input; a rule of EventBridge doesn't"
     )]
     SchedulerPlaceholder,
-    #[error("the event's \"schedule_arn\" is no ARN: fill it from <aws.scheduler.schedule-arn>")]
+    #[error(
+        "the event's \"schedule_arn\" is no schedule's ARN: fill it from <aws.scheduler.schedule-arn>"
+    )]
     SchedulerArn,
     #[error(
         "the payload doesn't name the execution and its state: put \"idempotency\": {{\"execution\": …, \"state\": …}} into it, from `$$.Execution.Id` and `$$.State.Name` in JSONPath, or from `$states.context.Execution.Id` and `$states.context.State.Name` in JSONata; or set a key"
@@ -206,7 +207,7 @@ pub(in crate::invoke) enum KindError {
     )]
     StepFunctionsPath,
     #[error(
-        "`execution` of the payload's \"idempotency\" is no ARN: fill it from `$$.Execution.Id` in JSONPath, from `$states.context.Execution.Id` in JSONata; an execution's name may be used again"
+        "`execution` of the payload's \"idempotency\" is no execution's ARN: fill it from `$$.Execution.Id` in JSONPath, from `$states.context.Execution.Id` in JSONata; an execution's name may be used again"
     )]
     StepFunctionsArn,
     #[error(
@@ -247,7 +248,7 @@ fn scheduled(input: &str) -> Result<String, KindError> {
     if schedule_arn.is_empty() || scheduled_time.trim().is_empty() {
         return Err(KindError::Scheduler);
     }
-    if !schedule_arn.starts_with("arn:") {
+    if !schedule_arn.starts_with("arn:") || !schedule_arn.contains(":schedule/") {
         return Err(KindError::SchedulerArn);
     }
     let identity = Fingerprint::of(&parts).map_err(|_| KindError::Scheduler)?;
@@ -286,7 +287,8 @@ fn task(payload: &str) -> Result<String, KindError> {
     if place.execution.is_empty() || place.state.is_empty() {
         return Err(KindError::StepFunctions);
     }
-    if !place.execution.starts_with("arn:") {
+    let has = |kind| place.execution.contains(kind);
+    if !place.execution.starts_with("arn:") || !(has(":execution:") || has(":express:")) {
         return Err(KindError::StepFunctionsArn);
     }
     let identity = Fingerprint::of(&texts).map_err(|_| KindError::StepFunctions)?;

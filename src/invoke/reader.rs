@@ -60,11 +60,7 @@ impl<T: DeserializeOwned> Reader<T> {
         }
         let content = self.kind.open(event).map_err(wrong)?;
         let payload: T = serde_json::from_str(&content.text).map_err(|error| {
-            let reason = if self.quotes_errors {
-                error.to_string()
-            } else {
-                causes::unquoted(&error)
-            };
+            let reason = causes::of_parser(&error, self.quotes_errors);
             InvokeError::Undecodable { reason }
         })?;
         let identity = || -> Result<_, InvokeError<E>> {

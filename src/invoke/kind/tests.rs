@@ -74,7 +74,10 @@ fn a_schedule_is_named_by_its_arn_and_its_time() {
     assert_ne!(of(arn, "2026-11-24T00:00:00Z"), Ok(first.clone()));
     assert_ne!(of(&format!("{arn}-2"), "2026-11-23T00:00:00Z"), Ok(first));
 
-    assert_eq!(of("nightly", "now"), Err(KindError::SchedulerArn));
+    let group = "arn:aws:scheduler:eu-central-1:123456789012:schedule-group/default";
+    for wrong in ["nightly", group] {
+        assert_eq!(of(wrong, "now"), Err(KindError::SchedulerArn));
+    }
     let unreplaced = Err(KindError::SchedulerPlaceholder);
     assert_eq!(of("<aws.scheduler.schedule-arn>", "now"), unreplaced);
     assert_eq!(of(arn, "<aws.scheduler.scheduled-time>"), unreplaced);
@@ -101,6 +104,7 @@ fn a_task_is_named_by_execution_state_index_and_iteration() {
         json!({ "execution": arn, "state": "Pay" }),
         json!({ "execution": arn, "state": "Refund" }),
         json!({ "execution": format!("{arn}2"), "state": "Pay" }),
+        json!({ "execution": arn.replace("execution", "express"), "state": "Pay" }),
         json!({ "execution": arn, "state": "Pay", "index": 0 }),
         json!({ "execution": arn, "state": "Pay", "index": 1 }),
         json!({ "execution": arn, "state": "Pay", "iteration": 1 }),
@@ -113,7 +117,7 @@ fn a_task_is_named_by_execution_state_index_and_iteration() {
     assert_eq!(tokens.len(), places.len());
     assert_eq!(
         task(json!({ "execution": arn, "state": "Pay", "index": "1" })),
-        task(places[4].clone())
+        task(places[5].clone())
     );
     let nulls = json!({ "execution": arn, "state": "Pay", "index": null, "iteration": null });
     assert_eq!(task(nulls), task(places[0].clone()));
@@ -148,6 +152,10 @@ fn a_task_is_named_by_execution_state_index_and_iteration() {
             json!({ "execution": "e-1", "state": "Pay" }),
             KindError::StepFunctionsArn,
         ),
+        (
+            json!({ "execution": arn.replace("execution", "stateMachine"), "state": "Pay" }),
+            KindError::StepFunctionsArn,
+        ),
     ] {
         assert_eq!(task(place.clone()), Err(expected), "{place}");
     }
@@ -156,10 +164,10 @@ fn a_task_is_named_by_execution_state_index_and_iteration() {
 #[test]
 fn an_envelope_has_both_members_at_the_top_as_texts() {
     let envelope = r#"{"CheckpointToken": "t", "DurableExecutionArn": "arn:…", "x": [1]}"#;
-    assert!(is_envelope(envelope));
+    assert!(is_durable(envelope));
     // Deeper than `serde_json` reads a value.
     let deep = envelope.replace("[1]", &format!("{}{}", "[".repeat(200), "]".repeat(200)));
-    assert!(is_envelope(&deep));
+    assert!(is_durable(&deep));
     for other in [
         r#"{"DurableExecutionArn": "arn:…"}"#,
         r#"{"CheckpointToken": "t"}"#,
@@ -171,6 +179,6 @@ fn an_envelope_has_both_members_at_the_top_as_texts() {
         r#"{"CheckpointToken": "t", "DurableExecutionArn": "arn:…""#,
         "",
     ] {
-        assert!(!is_envelope(other), "{other}");
+        assert!(!is_durable(other), "{other}");
     }
 }
