@@ -174,17 +174,16 @@ pub struct KinesisEvent {
     pub records: Vec<KinesisRecord>,
 }
 
-/// Holds one record. A field that the event lacks is `None`. [`Source::body`] gives the data.
+/// Holds one record. A field that the event lacks is `None`.
 ///
 /// ```
-/// use lambda_idempotency::batch::Source;
-/// use lambda_idempotency::kinesis::{KinesisEvent, KinesisRecord};
+/// use lambda_idempotency::kinesis::KinesisRecord;
 ///
 /// let record: KinesisRecord = serde_json::from_str(
 ///     r#"{"kinesis": {"partitionKey": "tea", "sequenceNumber": "4959", "data": "aGVsbG8="}}"#,
 /// )?;
 /// assert_eq!(record.partition_key.as_deref(), Some("tea"));
-/// assert_eq!(KinesisEvent::body(&record)?, b"hello");
+/// assert_eq!(record.data(), Some(b"hello".as_slice()));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
@@ -208,9 +207,17 @@ pub struct KinesisRecord {
     /// The time at which the stream took the record in, with a resolution of milliseconds.
     pub approximate_arrival: Option<SystemTime>,
     data: Data,
+    /// The reason why the data is not a body, although there is data.
+    problem: Option<BodyError>,
 }
 
 impl KinesisRecord {
+    /// Returns the bytes as the producer sent them, of an aggregate that can't be read, too; `None`
+    /// where they are missing or not Base64.
+    pub fn data(&self) -> Option<&[u8]> {
+        self.data.bytes().ok()
+    }
+
     /// Takes the records out of an aggregate. Any other record stays as it is. `room` is for so many
     /// records of aggregates; `None` behind one for which it was too small.
     fn opened(mut self, room: &mut Option<usize>) -> Vec<Self> {
@@ -221,36 +228,33 @@ impl KinesisRecord {
             "the batch has more than 32,768 records in aggregates: it is delivered again from here on; a smaller `BatchSize` avoids that",
         );
         let Some(left) = *room else {
-            let data = Data::decoded(Err(TOO_MANY));
-            return vec![Self { data, ..self }];
+            let problem = Some(TOO_MANY);
+            return vec![Self { problem, ..self }];
         };
         let data = std::mem::take(&mut self.data);
         let inside = |(place, record): (usize, &SubRecord<'_>)| Self {
             partition_key: Some(record.partition_key.to_owned()),
             explicit_hash_key: record.explicit_hash_key.map(str::to_owned),
             sub_sequence_number: Some(place),
-            data: Data::decoded(Ok(record.data)),
+            data: Data::decoded(record.data),
             ..self.clone()
         };
-        let opened = data.bytes().ok().and_then(aggregate::open);
-        let failed = |error| {
-            let data = Data::decoded(Err(error));
-            vec![Self {
-                data,
-                ..self.clone()
-            }]
-        };
-        let opened = opened.map(|records| match records {
-            Ok(records) => {
+        let problem = match data.bytes().ok().and_then(aggregate::open) {
+            None => None,
+            Some(Err(Damaged)) => Some(DAMAGED),
+            Some(Ok(records)) => {
                 *room = left.checked_sub(records.len());
-                if room.is_none() {
-                    return failed(TOO_MANY);
+                if room.is_some() {
+                    return records.iter().enumerate().map(inside).collect();
                 }
-                records.iter().enumerate().map(inside).collect()
+                Some(TOO_MANY)
             }
-            Err(Damaged) => failed(DAMAGED),
-        });
-        opened.unwrap_or_else(|| vec![Self { data, ..self }])
+        };
+        vec![Self {
+            data,
+            problem,
+            ..self
+        }]
     }
 }
 
@@ -306,6 +310,7 @@ impl TryFrom<Received> for KinesisRecord {
             sub_sequence_number: None,
             approximate_arrival: payload.approximate_arrival_timestamp.and_then(seconds),
             data: payload.data,
+            problem: None,
         })
     }
 }
@@ -344,7 +349,10 @@ impl Source for KinesisEvent {
     /// Producer Library is given as it is. An error where it is damaged, and behind as many records of
     /// aggregates as a batch runs.
     fn body(record: &KinesisRecord) -> Result<&[u8], BodyError> {
-        record.data.bytes()
+        match record.problem {
+            Some(problem) => Err(problem),
+            None => record.data.bytes(),
+        }
     }
 
     /// Takes the last part of `arn:aws:kinesis:region:account:stream/name`.
@@ -429,7 +437,7 @@ mod tests {
     }
 
     fn with_data(record: KinesisRecord, data: &[u8]) -> KinesisRecord {
-        let data = Data::decoded(Ok(data));
+        let data = Data::decoded(data);
         KinesisRecord { data, ..record }
     }
 
@@ -579,5 +587,6 @@ mod tests {
         let records = KinesisEvent::records(event);
         let said = KinesisEvent::body(&records[0]).unwrap_err().to_string();
         assert!(said.contains("can't be read"), "{said}");
+        assert_eq!(records[0].data(), Some(damaged.as_slice()));
     }
 }

@@ -343,6 +343,7 @@ mod tests {
             (None, millis(2_000)),
             (Some(millis(60_000)), millis(2_000)),
             (Some(millis(1_000)), millis(750)),
+            (Some(millis(100)), millis(0)),
         ] {
             let began = Instant::now();
             let at_once = move |_| {
@@ -375,24 +376,6 @@ mod tests {
             assert_eq!(began.elapsed(), expected, "{left:?}");
             assert!(matches!(fates, [_, _, Fate::Done, _]), "{fates:?}");
         }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn hooks_end_before_the_time_for_the_reply_begins() {
-        let hooks: Hooks<SqsEvent> = Hooks {
-            on_rejected: None,
-            deferring: None,
-        };
-        let until = |left: u64| {
-            let left = Duration::from_millis(left);
-            hooks.keep(Vec::new(), &[], Some(left)).until
-        };
-        assert_eq!(
-            until(1_000),
-            Some(Instant::now() + Duration::from_millis(750))
-        );
-        assert_eq!(until(100), Some(Instant::now()));
-        assert_eq!(hooks.keep(Vec::new(), &[], None).until, None);
     }
 
     #[test]

@@ -159,9 +159,10 @@ impl<'a, S: Source> Content<'a, S> {
         let text = || Fingerprint::json_without(self.bytes(), left_out);
         match &self.opened {
             Some(opened) if opened.pointer.is_some() => Fingerprint::combine(&opened.context),
-            Some(opened) if opened.keeps_id => text(),
-            Some(opened) => Fingerprint::combine(opened.context.iter().chain([&text()])),
-            None => text(),
+            Some(opened) if !opened.context.is_empty() => {
+                Fingerprint::combine(opened.context.iter().chain([&text()]))
+            }
+            _ => text(),
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::batch::report::{Fate, Reason};
 use crate::batch::settings::Settings;
 use crate::engine::hook::Hook;
 use crate::envelope::{Envelope, EnvelopeError, S3Pointer, is_s3_pointer};
+use crate::protocol::causes::cut;
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{Key, KeyError, RecordId};
 use crate::protocol::key_source::KeySource;
@@ -75,7 +76,7 @@ impl<S: Source, T> Reader<S, T> {
         Self::of(Arc::new(move |body: &[u8], message: &S::Record, quotes| {
             decode(body, message).map_err(|error| {
                 Reason::Undecodable(if quotes {
-                    error.to_string()
+                    cut(&error.to_string())
                 } else {
                     error_kind::<E>().to_owned()
                 })

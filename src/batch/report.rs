@@ -63,14 +63,10 @@ pub(super) enum Reason {
 }
 
 impl Reason {
-    /// Takes the place of the error, and its kind or the field that is missing. The parser's own
-    /// message is taken where `quotes` allows it, because it quotes the body.
+    /// Makes the reason of the parser's error. Its message is taken where `quotes` allows it, because it
+    /// quotes the body.
     pub(super) fn undecodable(error: &serde_json::Error, quotes: bool) -> Self {
-        Self::Undecodable(if quotes {
-            error.to_string()
-        } else {
-            causes::unquoted(error)
-        })
+        Self::Undecodable(causes::of_parser(error, quotes))
     }
 
     /// Makes the reason of the handler's own error. The error's text may quote the message, so its

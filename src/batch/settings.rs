@@ -69,7 +69,7 @@ pub struct Settings {
     /// reported; in a short reserve, 250 ms or a twentieth of the time before the deadline, and no
     /// message starts from then on. Where work [goes on](crate::AtDeadline::GoOn) after the
     /// deadline, no handler is ended. Default: a tenth of the time that the invocation has, at most
-    /// 1 second.
+    /// 1 second. At most half of that time, whatever is set.
     pub reserve: Option<Duration>,
     /// Sends each claim and each completion as its own request. Default: off.
     ///

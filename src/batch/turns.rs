@@ -173,6 +173,8 @@ impl Times {
     pub(super) fn of(remaining: Option<Duration>, reserve: Option<Duration>) -> Option<Self> {
         let remaining = remaining?;
         let reserve = reserve.unwrap_or_else(|| LONGEST_RESERVE.min(remaining / 10));
+        // Messages start in half of the time at least, whatever the setting says.
+        let reserve = reserve.min(remaining / 2);
         let least = REPLY_TIME.min(remaining / 20);
         let end = (reserve / 2).clamp(least, LONGEST_END);
         // No message starts only to be ended.

@@ -152,6 +152,22 @@ pub(crate) fn unquoted(error: &serde_json::Error) -> String {
     format!("{what} at line {line}, column {column}")
 }
 
+/// Gives the parser's own message, cut, where `quotes` says that logs may hold the text; else as
+/// [`unquoted`].
+#[cfg(any(feature = "batch", feature = "invoke"))]
+pub(crate) fn of_parser(error: &serde_json::Error, quotes: bool) -> String {
+    if quotes {
+        cut(&error.to_string())
+    } else {
+        unquoted(error)
+    }
+}
+
+/// Takes the first 1,000 characters of an error's text, which may quote a whole payload.
+pub(crate) fn cut(text: &str) -> String {
+    text.chars().take(1_000).collect()
+}
+
 /// Finds the field that a text lacks. Its name is one of the decoded type, not of the text; a name
 /// that no Rust field has may be a part of the text in a message of the caller's own code.
 fn missing_field(message: &str) -> Option<&str> {

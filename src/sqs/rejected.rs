@@ -23,11 +23,11 @@ impl<T, E> BatchLayer<T, E> {
     /// function of [`on_rejected`](Self::on_rejected).
     ///
     /// The message keeps its body and its attributes. One more attribute, `idempotency-rejected`, has
-    /// the message's id and the fields of [`Rejected`] as JSON; a message with ten attributes is sent
-    /// without it. On a FIFO queue its message group is the one that it had, or its id, which is also its
-    /// deduplication id. Where SQS refuses the message, as one without a body, or doesn't answer 250 ms
-    /// before the invocation ends, it is reported, as without this, and the code of SQS's error is
-    /// logged.
+    /// the message's id and the fields of [`Rejected`] as JSON; a message with ten attributes, or too
+    /// long with this one, is sent without it. On a FIFO queue its message group is the one that it had,
+    /// or its id, which is also its deduplication id. Where SQS refuses the message, as one without a
+    /// body, or doesn't answer 250 ms before the invocation ends, it is reported, as without this, and
+    /// the code of SQS's error is logged.
     ///
     /// The function needs `sqs:SendMessage` on that queue. A message may arrive there twice, because an
     /// acknowledgement can be lost. About the client, see [`Visibility`](super::Visibility).
@@ -78,12 +78,6 @@ async fn send(
         let attribute = copied(attribute).map_err(|error| error.to_string())?;
         request = request.message_attributes(name, attribute);
     }
-    if count < MOST_ATTRIBUTES {
-        let text = MessageAttributeValue::builder()
-            .data_type("String")
-            .string_value(why.to_string());
-        request = request.message_attributes(WHY, text.build().map_err(|error| error.to_string())?);
-    }
     // In capitals it is the name of another queue.
     if url.strip_suffix(".fifo").is_some() {
         let group = message.attributes.get("MessageGroupId").unwrap_or(&id);
@@ -91,10 +85,21 @@ async fn send(
             .message_group_id(group)
             .message_deduplication_id(&id);
     }
-    match request.send().await {
-        Ok(_) => Ok(()),
-        Err(error) => Err(code_of(&error)),
+    if count < MOST_ATTRIBUTES {
+        let text = MessageAttributeValue::builder()
+            .data_type("String")
+            .string_value(why.to_string());
+        let text = text.build().map_err(|error| error.to_string())?;
+        let sent = request.clone().message_attributes(WHY, text).send().await;
+        match sent.map_err(|error| code_of(&error)) {
+            Ok(_) => return Ok(()),
+            // The code of a message that is too long, among others.
+            Err(code) if code.starts_with("InvalidParameterValue") => {}
+            Err(code) => return Err(code),
+        }
     }
+    let sent = request.send().await;
+    sent.map(drop).map_err(|error| code_of(&error))
 }
 
 fn copied(attribute: SqsMessageAttribute) -> Result<MessageAttributeValue, BuildError> {

@@ -179,6 +179,21 @@ fn what_cannot_run_says_why() {
     );
 }
 
+#[test]
+fn an_s3_notification_has_one_fingerprint_in_its_envelope_and_without() {
+    let record = r#"{"s3": {"bucket": {"name": "b"}, "object": {"key": "k", "sequencer": "1"}}}"#;
+    let fingerprint = |envelopes, body: &str| {
+        let reader = Reader::<SqsEvent, Value> {
+            envelopes,
+            ..Reader::new()
+        };
+        let read = reader.read("index".into(), &message("m-1", body), None, false);
+        read.ok().unwrap().fingerprint.unwrap()
+    };
+    let queued = fingerprint(vec![Envelope::S3], &format!(r#"{{"Records": [{record}]}}"#));
+    assert_eq!(queued, fingerprint(Vec::new(), record));
+}
+
 #[cfg(feature = "jmespath")]
 #[test]
 fn a_body_that_an_expression_cannot_read_is_undecodable() {

@@ -8,13 +8,15 @@ use crate::sqs::SqsEvent;
 
 #[test]
 fn a_body_that_does_not_decode_is_not_quoted() {
-    let error = serde_json::from_str::<u8>(r#""hunter2""#).unwrap_err();
+    let body = format!(r#""hunter2{}""#, "x".repeat(2_000));
+    let error = serde_json::from_str::<u8>(&body).unwrap_err();
     assert!(error.to_string().contains("hunter2"), "the premise");
     let said = |quotes| unlinked(&Reason::undecodable(&error, quotes));
     assert_eq!(
         said(false),
-        "the body doesn't decode: Data error at line 1, column 9"
+        "the body doesn't decode: Data error at line 1, column 2009"
     );
+    assert!(said(true).len() < 1_100, "it is cut");
     assert!(said(true).contains("hunter2"), "{}", said(true));
 }
 

@@ -159,7 +159,7 @@ async fn the_reserve_is_a_tenth_of_the_time_and_at_most_a_second() {
     assert_eq!(stops_in(seconds(5), None), Duration::from_millis(4_500));
     assert_eq!(stops_in(seconds(60), None), seconds(59));
     assert_eq!(stops_in(seconds(60), Some(seconds(7))), seconds(53));
-    assert_eq!(stops_in(seconds(5), Some(seconds(7))), Duration::ZERO);
+    assert_eq!(stops_in(seconds(6), Some(seconds(7))), seconds(3));
     assert!(Times::of(None, Some(seconds(7))).is_none());
 }
 

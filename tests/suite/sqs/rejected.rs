@@ -95,6 +95,17 @@ async fn a_rejected_message_of_nine_attributes_says_why_in_the_tenth(server: Ser
     assert!(attributes.len() == 10 && attributes.contains_key("idempotency-rejected"));
 }
 
+on_each_server!(a_rejected_message_that_is_too_long_is_sent_once_more_without_the_reason);
+async fn a_rejected_message_that_is_too_long_is_sent_once_more_without_the_reason(server: Server) {
+    let queue = QueueApi::answering(Some("InvalidParameterValue")).await;
+    let garbled = garbled(1, &json!({ "dataType": "String", "stringValue": "a" }));
+    let failed = delivered(&server, &queue, REJECTED, vec![garbled]).await;
+    assert_eq!(failed, ["garbled"]);
+    let sent = queue.take().into_iter();
+    let counts = sent.map(|(_, sent)| sent["MessageAttributes"].as_object().unwrap().len());
+    assert_eq!(counts.collect::<Vec<_>>(), [2, 1]);
+}
+
 on_each_server!(a_rejected_message_that_can_not_be_sent_is_reported);
 async fn a_rejected_message_that_can_not_be_sent_is_reported(server: Server) {
     let (log, _capture) = Log::capture();

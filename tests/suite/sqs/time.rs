@@ -109,20 +109,17 @@ async fn a_message_whose_claim_was_slow_does_not_start_inside_the_reserve(server
     let effects = Effects::default();
     let done = effects.clone();
     let mut worker = charge(&once)
-        .settings(|settings| settings.reserve = Some(Duration::from_millis(11_500)))
+        .settings(|settings| settings.reserve = Some(RESERVE))
         .handler(move |message| {
             done.of(&message);
             async { Ok(()) }
         });
-    // There is half a second to start in; the claims, which apply, are known a second later.
+    // The claims, which apply, are known a second after the reserve has begun.
     proxy.inject(
         "BatchExecuteStatement",
-        Fault::SlowReply(Duration::from_secs(1)),
+        Fault::SlowReply(Duration::from_secs(5)),
     );
-    let reply = worker
-        .call(within(Duration::from_secs(12), payments(3)))
-        .await
-        .unwrap();
+    let reply = worker.call(within(TIME, payments(3))).await.unwrap();
     assert_eq!(reply.batch_item_failures.len(), 3);
     assert_eq!(effects.take(), NOTHING);
 
