@@ -204,11 +204,7 @@ impl Intercept for Renewed {
         let reply = reply.response();
         let is_refusal = reply.status().is_client_error();
         let body = reply.body().bytes().filter(|_| is_refusal);
-        let says = |code: &&str| {
-            let code = code.as_bytes();
-            body.is_some_and(|body| body.windows(code.len()).any(|part| part == code))
-        };
-        if EXPIRED.iter().any(says) {
+        if body.is_some_and(|body| has_code(body, &EXPIRED)) {
             self.forget();
         }
         Ok(())
@@ -287,15 +283,22 @@ fn is_answer(reply: &AfterDeserializationInterceptorContextRef<'_>) -> bool {
         || (http.status().is_client_error() && !http.body().bytes().is_some_and(is_late))
 }
 
-/// Tells whether the service waited in vain for the rest of the request. The item that a condition met
-/// may have any text, so that the code alone counts; hardly any reply needs to be parsed for it.
+/// Tells whether the service waited in vain for the rest of the request.
 fn is_late(body: &[u8]) -> bool {
+    has_code(body, &["RequestTimeout"])
+}
+
+/// Tells whether the code of a refusal is one of these, with or without `Exception`. The item that a
+/// condition met may have any text, so that the code alone counts; hardly any reply needs to be parsed for
+/// it.
+fn has_code(body: &[u8], codes: &[&str]) -> bool {
     #[derive(Deserialize)]
     struct Refusal<'a> {
         #[serde(rename = "__type", borrow)]
         code: Cow<'a, str>,
     }
-    if !str::from_utf8(body).is_ok_and(|text| text.contains("RequestTimeout")) {
+    let is_in = |text: &str| codes.iter().any(|code| text.contains(code));
+    if !str::from_utf8(body).is_ok_and(is_in) {
         return false;
     }
     let refusal = serde_json::from_slice::<Refusal<'_>>(body);
@@ -303,7 +306,7 @@ fn is_late(body: &[u8]) -> bool {
         .as_ref()
         .ok()
         .and_then(|refusal| refusal.code.rsplit('#').next());
-    matches!(code, Some("RequestTimeout" | "RequestTimeoutException"))
+    code.is_some_and(|code| codes.contains(&code.trim_end_matches("Exception")))
 }
 
 /// Gives the reply to a request that [`Noted`] watches, and its sends.

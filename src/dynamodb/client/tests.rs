@@ -271,3 +271,20 @@ fn an_endpoint_with_tls_of_its_own_is_left_to_the_sdk() {
         assert!(with(name, "http://localhost:8000"));
     }
 }
+
+#[test]
+fn credentials_are_expired_by_the_code_of_a_refusal_and_by_no_text_beside_it() {
+    for (code, is_expired) in [
+        ("com.amazon.coral.service#ExpiredTokenException", true),
+        ("ExpiredToken", true),
+        ("TokenRefreshRequired", true),
+        (
+            "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException",
+            false,
+        ),
+    ] {
+        let item = serde_json::json!({"last_error": {"S": "ExpiredToken"}});
+        let body = serde_json::json!({"__type": code, "Item": item}).to_string();
+        assert_eq!(has_code(body.as_bytes(), &EXPIRED), is_expired, "{body}");
+    }
+}
