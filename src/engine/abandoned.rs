@@ -282,6 +282,7 @@ impl Engine {
                 events::finished(request, hold.attempt, completion, &finished);
             }
             RecordWrite::Release(release) => match answer {
+                Ok(Answer::Refused(found)) if !is_mine(found.as_ref(), &release.tombstone) => {}
                 Ok(_) => events::released(request, hold.attempt, release.last_error.as_deref()),
                 Err(error) => events::release_failed(request, hold.attempt, &error),
             },

@@ -452,6 +452,10 @@ impl Engine {
         let mut has_silent = false;
         for round in 0..MAX_ROUNDS {
             let now = self.clock.now();
+            // The record of another attempt may have expired since: nothing would refuse a second commit.
+            if now >= started_at + request.retention {
+                return Ok(uncommitted(request, &completion, has_silent));
+            }
             let asking = Asking::new(&owner, request.fingerprint.as_ref(), now);
             let decision = decide(found.as_ref(), asking, &self.settings.rules());
             let asked = decision.key_generation(found.as_ref());
@@ -528,12 +532,21 @@ impl Engine {
             return Ok(Applied::Sent(sent));
         }
         if has_silent {
-            let sent = Err(Uncommitted::Unknown(unanswered()));
-            events::committed(request, 1, &completion, &sent);
-            return Ok(Applied::Sent(sent));
+            return Ok(uncommitted(request, &completion, has_silent));
         }
         Err(self.in_flight(request, Duration::ZERO))
     }
+}
+
+/// Ends a run without a claim that sends its commit no more: one that was silent may have applied.
+fn uncommitted(request: &Request, completion: &Completion, has_silent: bool) -> Applied {
+    let sent = Err(if has_silent {
+        Uncommitted::Unknown(unanswered())
+    } else {
+        Uncommitted::NotCommitted(StoreError::NotSent)
+    });
+    events::committed(request, 1, completion, &sent);
+    Applied::Sent(sent)
 }
 
 /// The keys that a run without a claim derives. Each later attempt reads its record first if they are

@@ -10,7 +10,7 @@ use crate::engine::fence::{Fence, Hold};
 use crate::engine::metrics::Count;
 use crate::engine::request::Seen;
 use crate::protocol::key::RecordId;
-use crate::protocol::record::{Completion, Record, RecordWrite, StoredOutcome};
+use crate::protocol::record::{Completion, Record, RecordWrite, Status, StoredOutcome};
 use crate::store::StoreError;
 
 pub(super) fn claimed(request: &Request, hold: &Hold) {
@@ -83,6 +83,10 @@ pub(super) fn finished(
 ) {
     match finished {
         Ok(fence) => fenced(request, attempt, completion, fence),
+        // Nothing happened that a duplicate could repeat: as where a release fails, the lease runs out.
+        Err(error) if completion.status == Status::Failed => {
+            release_failed(request, attempt, error);
+        }
         Err(error) => {
             request.meter.count(Count::Unrecorded);
             request.meter.count(Count::StoreErrors);

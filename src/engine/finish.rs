@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::engine::abandoned::OnDrop;
 use crate::engine::claim::Claim;
 use crate::engine::error::{Error, Obstacle};
-use crate::engine::fence::{Fence, Hold};
+use crate::engine::fence::{Fence, Hold, is_mine};
 use crate::engine::pace::Turns;
 use crate::engine::persist::{is_rejected_for_now, persist};
 use crate::engine::time::Moment;
@@ -89,7 +89,7 @@ impl Engine {
         failure: &Failure,
     ) -> Result<Fence, StoreError> {
         let mut completion = self.failure_of(request, &hold.owner, failure);
-        if claim.may_have_effects() {
+        if claim.is_to_be_kept() {
             let retention = request.retention.max(self.settings.failure_retention);
             completion.expiration = (completion.completed_at + retention).ceil_seconds();
         }
@@ -202,6 +202,7 @@ impl Engine {
         last_error: Option<&str>,
         again: fn(&StoreError) -> bool,
     ) -> Result<Answer, StoreError> {
+        let mine = tombstone.clone();
         let release = Release {
             id: request.id.clone(),
             owner: hold.owner.clone(),
@@ -214,14 +215,19 @@ impl Engine {
         let deadline = request.store_deadline(self.moment(), until, timeout);
         let release = RecordWrite::Release(release);
         let send = || self.write(request, &release, deadline);
+        let is_released = |answer: &Answer| match answer {
+            Answer::Applied(_) => true,
+            // An earlier send of this release applied; else another attempt holds the key.
+            Answer::Refused(found) => is_mine(found.as_ref(), &mine),
+        };
         let unless_dropped = OnDrop::new(|| self.leave(request, hold, release.clone(), None));
         let answer = persist(Turns::End(&self.pace, &request.id), deadline, again, send).await;
         unless_dropped.disarm();
         match &answer {
-            // Refused: another attempt holds the key, or an earlier send of this release applied.
-            Ok(_) => {
+            Ok(answer) if is_released(answer) => {
                 events::released(request, hold.attempt, last_error);
             }
+            Ok(_) => {}
             Err(error) => events::release_failed(request, hold.attempt, error),
         }
         answer

@@ -100,6 +100,8 @@ mod tests {
         let type_name = problem("alloc::string::String");
         assert_eq!(answer(fails, false).await, type_name);
         assert_eq!(answer(fails, true).await, problem("no card 4111"));
+        let long = |_| async { Err("x".repeat(1_001)) };
+        assert_eq!(answer(long, true).await, Err("x".repeat(1_000).into()));
         let panicked = problem("it panicked");
         let at_once = |_| -> Ready<Result<u8, String>> { panic!("at once") };
         assert_eq!(answer(at_once, false).await, panicked);

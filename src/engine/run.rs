@@ -89,10 +89,10 @@ impl Run {
     #[cfg(feature = "http")]
     pub(crate) fn keep_for(&mut self, retention: Duration) {
         let retention = retention.max(SHORTEST_RETENTION);
-        let may_have_effects = self.claim.may_have_effects();
+        let is_to_be_kept = self.claim.is_to_be_kept();
         match &mut self.protection {
-            // Without the journal, a retry would fire the steps again.
-            Protection::Claimed(request, _) if may_have_effects => {
+            // Without the journal, a retry would fire the steps again, or derive the first keys.
+            Protection::Claimed(request, _) if is_to_be_kept => {
                 request.retention = request.retention.max(retention);
             }
             Protection::Claimed(request, _) => request.retention = retention,

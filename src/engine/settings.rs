@@ -184,7 +184,7 @@ const LONGEST_BEYOND: Duration = Duration::from_mins(1);
 pub struct Settings {
     /// The time for which a permanent failure is replayed. Default: 1 hour, long enough for a
     /// queue's retries, short enough that a redrive after a fix isn't blocked. Behind a step that may
-    /// have had its effect, a failure is kept for the retention.
+    /// have had its effect, or under new derived keys, a failure is kept for the retention.
     pub failure_retention: Duration,
     /// The longest time of an attempt under a [renewed lease](crate::Builder::renewed_lease), from
     /// its claim on; where it [goes on](AtDeadline::GoOn) after its invocation's deadline, from the

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::causes::text_of;
+use crate::protocol::causes::{cut, text_of};
 use crate::protocol::packed::PackedOutcome;
 
 /// The outcome of a handler, in the form in which it is stored.
@@ -48,11 +48,9 @@ impl Failure {
     /// the error's type takes the place of a message whose `Display` panics: the failure is final
     /// all the same.
     pub fn of<E: fmt::Display + 'static>(error: &E) -> Self {
-        let kind = error_kind::<E>();
-        let message = error_text(error);
         Self {
-            kind: kind.to_owned(),
-            message: message.chars().take(1_000).collect(),
+            kind: error_kind::<E>().to_owned(),
+            message: error_text(error),
         }
     }
 
@@ -80,10 +78,10 @@ pub(crate) fn error_kind<E>() -> &'static str {
     std::any::type_name::<E>()
 }
 
-/// Gives the text of an error, with its causes where they are known; the name of its type where its
-/// `Display` panics.
+/// Gives the text of an error, [`cut`], with its causes where they are known; the name of its type
+/// where its `Display` panics.
 pub(crate) fn error_text<E: fmt::Display + 'static>(error: &E) -> String {
-    catch_unwind(AssertUnwindSafe(|| text_of(error)))
+    catch_unwind(AssertUnwindSafe(|| cut(&text_of(error))))
         .unwrap_or_else(|_| error_kind::<E>().to_owned())
 }
 

@@ -100,6 +100,12 @@ impl Claim {
         !self.inner.steps.state().journal.is_empty()
     }
 
+    /// Tells whether a record of this attempt is kept as long as an outcome: it says which effects may have
+    /// happened, or that an operator gave the key new derived keys.
+    pub(crate) fn is_to_be_kept(&self) -> bool {
+        self.may_have_effects() || self.derived_generation().is_some_and(|derived| derived > 0)
+    }
+
     /// Tells whether the effect of a step has happened, or may have. One that a saga has undone counts.
     pub(crate) fn may_have_effects(&self) -> bool {
         let state = self.inner.steps.state();

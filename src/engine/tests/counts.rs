@@ -5,6 +5,8 @@ use std::future::Future;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
 use super::*;
+use crate::Verdict;
+use crate::protocol::record::RecordWrite;
 
 /// Commits everything.
 #[derive(Debug)]
@@ -97,7 +99,7 @@ impl Script for Unreachable {
     async fn write(
         &self,
         _: &MemoryStore,
-        _: &crate::protocol::record::RecordWrite,
+        _: &RecordWrite,
         _: Instant,
     ) -> Result<Answer, StoreError> {
         Err(StoreError::Unavailable("no route".into()))
@@ -130,5 +132,40 @@ async fn a_claim_that_is_not_answered_is_a_store_error_also_where_the_run_goes_o
         });
         // The claim, and the release of what may arrive.
         assert_eq!(errors.await, [DebugValue::Counter(2)], "{fails_open}");
+    }
+}
+
+/// Makes claims, and ends none.
+#[derive(Debug)]
+struct Endless;
+
+impl Script for Endless {
+    async fn write(
+        &self,
+        table: &MemoryStore,
+        write: &RecordWrite,
+        deadline: Instant,
+    ) -> Result<Answer, StoreError> {
+        match write {
+            RecordWrite::Complete(_) => Err(StoreError::Rejected("no".into())),
+            _ => table.write(write, deadline).await,
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_success_that_could_not_be_stored_is_unrecorded_and_a_permanent_failure_is_not() {
+    for result in [Ok(1), Err("declined")] {
+        let unrecorded = counted("idempotency_unrecorded", async {
+            let once = engine(Endless);
+            let judge = |result: &Result<i32, &str>| match result {
+                Ok(_) => Verdict::Complete,
+                Err(_) => Verdict::Fail,
+            };
+            let run = once.run_with(key(), payload(), async |_| result, judge);
+            assert_eq!(run.await.is_ok(), result.is_ok());
+        });
+        let expected = DebugValue::Counter(u64::from(result.is_ok()));
+        assert_eq!(unrecorded.await, [expected], "{result:?}");
     }
 }

@@ -3,6 +3,7 @@
 use lambda_idempotency::testing::{Call, Fault, FaultyStore};
 
 use super::*;
+use crate::secrets::Log;
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_handler_releases_so_that_a_retry_runs_at_once() {
@@ -24,6 +25,23 @@ async fn a_failed_handler_releases_so_that_a_retry_runs_at_once() {
         bench.record().await.last_error.as_deref(),
         Some("std::io::error::Error")
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_is_logged_unless_another_attempt_holds_the_key() {
+    for is_overtaken in [false, true] {
+        let (bench, (log, _capture)) = (bench(), Log::capture());
+        let failed = bench.once.run(key(), payload(), |_| async {
+            if is_overtaken {
+                bench.clock.advance(LEASE + MARGIN);
+                bench.crash().await;
+            }
+            Err::<i32, _>(HandlerError::other("down"))
+        });
+        failed.await.unwrap_err();
+        let text = log.text();
+        assert_eq!(text.contains("\"released\""), !is_overtaken, "{text}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

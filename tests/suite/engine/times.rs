@@ -1,6 +1,8 @@
 //! Durations and sizes: those that are set, and the defaults.
 
-use lambda_idempotency::protocol::record::StoredOutcome;
+use lambda_idempotency::protocol::record::{
+    Ended, Intervention, Owner, RecordWrite, StoredOutcome,
+};
 use lambda_idempotency::testing::{Call, Fault, FaultyStore};
 use lambda_idempotency::{EpochMillis, StoreError};
 
@@ -66,14 +68,36 @@ async fn by_default_a_lease_lasts_fifteen_minutes_and_a_second_of_margin() {
 
 #[tokio::test(start_paused = true)]
 async fn by_default_a_permanent_failure_is_kept_for_an_hour() {
-    let bench = defaults();
+    assert_kept(&defaults(), Duration::from_hours(1)).await;
+}
+
+/// A permanent failure is kept for this time.
+async fn assert_kept(bench: &Bench, expected: Duration) {
     let declined = |_| async { Err::<i32, _>(HandlerError::other("declined")) };
     let run = bench
         .once
         .run_with(key(), payload(), declined, |_| Verdict::Fail);
     assert!(matches!(run.await, Err(Error::Handler(_))));
-    let expected = (bench.clock.now() + Duration::from_hours(1)).ceil_seconds();
+    let expected = (bench.clock.now() + expected).ceil_seconds();
     assert_eq!(bench.record().await.expiration, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permanent_failure_under_new_keys_is_kept_as_long_as_an_outcome() {
+    let bench = defaults();
+    bench.run(1).await.unwrap();
+    let (found, record) = (bench.found().await.unwrap(), bench.record().await);
+    let rerun = Intervention {
+        id: bench.once.record_id(&key()).unwrap(),
+        seen: found.version,
+        owner: Owner::random().unwrap(),
+        expiration: record.expiration,
+        steps: vec![record.journal.next_keys(bench.clock.now())],
+        end: Ended::Released { last_error: None },
+    };
+    let (write, deadline) = (RecordWrite::Intervene(rerun), Instant::now() + LEASE);
+    bench.store.write(&write, deadline).await.unwrap();
+    assert_kept(&bench, Duration::from_hours(7 * 24)).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -146,6 +146,25 @@ async fn an_expired_record_is_replaced(server: Server) {
     assert_eq!(bench.record().await["attempt"], number(1));
 }
 
+on_each_server!(a_run_that_began_longer_ago_than_its_retention_commits_nothing);
+async fn a_run_that_began_longer_ago_than_its_retention_commits_nothing(server: Server) {
+    let bench = Bench::on(&server).await;
+    let clock = ManualClock::default();
+    let builder = bench.builder().clock(clock.clone());
+    let once = builder.retention(Duration::from_hours(1)).build().unwrap();
+    let handler = async |claim: Claim| {
+        clock.advance(Duration::from_hours(1));
+        claim.write(bench.deposit(5))?;
+        Ok::<_, Failed>(1)
+    };
+    let late = once.claimless().run(key(), payload(), handler).await;
+    assert!(
+        matches!(late, Err(Error::NotCommitted(StoreError::NotSent))),
+        "{late:?}"
+    );
+    assert_eq!(bench.balance().await, 0);
+}
+
 on_each_server!(a_crash_before_the_transaction_leaves_nothing_to_wait_for);
 async fn a_crash_before_the_transaction_leaves_nothing_to_wait_for(server: Server) {
     let bench = Bench::on(&server).await;
