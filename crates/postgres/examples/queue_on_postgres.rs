@@ -6,7 +6,7 @@
 
 use deadpool_postgres::{Manager, Pool, Runtime, Timeouts};
 use lambda_idempotency::{Idempotency, InFlight, sqs};
-use lambda_idempotency_postgres::guard::{Guarded, Transition};
+use lambda_idempotency_postgres::guard::{Guard, Guarded};
 use lambda_idempotency_postgres::{PostgresError, PostgresStore, TransactionError};
 use serde::Deserialize;
 use std::time::Duration;
@@ -36,9 +36,7 @@ enum PaymentError {
 async fn pay(store: Store, message: sqs::Message<Payment>) -> Result<(), PaymentError> {
     let payment = message.body;
     let mut tx = store.transaction(&message.claim).await?;
-    let paid = Transition::new("orders", [("number", payment.order)])
-        .from("placed")
-        .to("paid");
+    let paid = Guard::transition("orders", [("number", payment.order)], ["placed"], "paid");
     if paid.apply(&mut tx).await? != Guarded::Applied {
         return Err(PaymentError::NotPayable);
     }

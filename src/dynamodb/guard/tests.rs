@@ -1,6 +1,6 @@
 //! Tests of the module above.
 
-use aws_sdk_dynamodb::types::AttributeValue::{S, Ss};
+use aws_sdk_dynamodb::primitives::Blob;
 use serde_json::json;
 
 use super::*;
@@ -11,10 +11,8 @@ fn item(entries: &[(&str, AttributeValue)]) -> Item {
     entries.iter().map(entry).collect()
 }
 
-fn paid() -> Transition {
-    Transition::new("orders", [("order_id", S("1".into()))])
-        .from("pending")
-        .to("paid")
+fn paid() -> Guard {
+    Guard::transition("orders", [("order_id", S("1".into()))], ["pending"], "paid")
 }
 
 #[test]
@@ -30,8 +28,8 @@ fn a_state_that_is_reached_already_is_told_from_one_that_is_not_to_be_reached() 
 }
 
 #[test]
-fn a_mark_tells_whose_move_it_was() {
-    let mine = paid().mark("paid_by", S("me".into()));
+fn a_value_that_is_set_tells_whose_move_it_was() {
+    let mine = paid().set("paid_by", S("me".into()));
     let by = |who: &str| item(&[("status", S("paid".into())), ("paid_by", S(who.into()))]);
     assert_eq!(mine.judge(Some(&by("me"))), Guarded::AlreadyApplied);
     assert!(matches!(
@@ -42,7 +40,7 @@ fn a_mark_tells_whose_move_it_was() {
 
 #[test]
 fn an_event_that_is_remembered_has_applied() {
-    let add = Once::new("accounts", [("account", S("a".into()))], "e-1").add("balance", 5);
+    let add = Guard::once("accounts", [("account", S("a".into()))], "e-1").add("balance", 5);
     let remembers = |event: &str| item(&[("applied_events", Ss(vec![event.into()]))]);
     assert_eq!(add.judge(Some(&remembers("e-1"))), Guarded::AlreadyApplied);
     assert!(matches!(
@@ -65,7 +63,7 @@ fn the_state_stands_in_the_attribute_that_is_named() {
 
 #[test]
 fn the_events_stand_in_the_attribute_that_is_named() {
-    let add = Once::new("accounts", [("account", S("a".into()))], "e-1").attribute("seen");
+    let add = Guard::once("accounts", [("account", S("a".into()))], "e-1").attribute("seen");
     let seen = item(&[("seen", Ss(vec!["e-1".into()]))]);
     assert_eq!(add.judge(Some(&seen)), Guarded::AlreadyApplied);
     let elsewhere = item(&[("applied_events", Ss(vec!["e-1".into()]))]);
@@ -73,6 +71,56 @@ fn the_events_stand_in_the_attribute_that_is_named() {
         add.judge(Some(&elsewhere)),
         Guarded::Refused { .. }
     ));
+}
+
+#[test]
+fn a_number_is_the_same_in_every_form_and_a_set_in_every_order() {
+    let set = |members: [&str; 2]| Ss(members.map(str::to_owned).to_vec());
+    assert!(is_same(&N("10.5".into()), &N("10.50".into())));
+    assert!(is_same(&N("1000".into()), &N("1e3".into())));
+    assert!(!is_same(&N("10.5".into()), &N("10.51".into())));
+    assert!(is_same(&set(["a", "b"]), &set(["b", "a"])));
+    assert!(!is_same(&S("10.5".into()), &S("10.50".into())));
+    let blobs = |bytes: [&[u8]; 2]| Bs(bytes.map(Blob::new).to_vec());
+    assert!(is_same(&blobs([b"a", b"b"]), &blobs([b"b", b"a"])));
+    let nested = |total: &str| {
+        let total = ("total".to_owned(), N(total.to_owned()));
+        M([total.clone(), ("all".to_owned(), L(vec![total.1]))].into())
+    };
+    assert!(is_same(&nested("10.5"), &nested("10.50")));
+    assert!(!is_same(&nested("10.5"), &nested("10.51")));
+    assert!(!is_same(&L(vec![N("1".into())]), &L(Vec::new())));
+}
+
+#[test]
+fn a_guard_of_each_kind_changes_what_is_named() {
+    let key = || [("id", S("1".into()))];
+    let guards = [
+        (
+            Guard::transition("t", key(), ["a"], "b"),
+            "SET #guard = :guard, #c0 = :c0 REMOVE #c1 ADD #c2 :c2",
+        ),
+        (
+            Guard::once("t", key(), "e-1"),
+            "SET #c0 = :c0 REMOVE #c1 ADD #guard :guard, #c2 :c2",
+        ),
+        (
+            Guard::latest("t", key(), 7),
+            "SET #guard = :guard, #c0 = :c0 REMOVE #c1 ADD #c2 :c2",
+        ),
+    ];
+    for (guard, expression) in guards {
+        let guard = guard.set("x", S("y".into())).remove("z").add("n", -5);
+        let update = guard.builder().build().unwrap();
+        assert_eq!(update.update_expression, expression);
+        let names = update.expression_attribute_names.unwrap();
+        assert_eq!(
+            [&names["#c0"], &names["#c1"], &names["#c2"]],
+            ["x", "z", "n"]
+        );
+        let values = update.expression_attribute_values.unwrap();
+        assert_eq!(values[":c2"], N("-5".into()));
+    }
 }
 
 /// A proxy or an emulator may leave the item out of a failed condition.

@@ -2,12 +2,13 @@
 
 use std::time::{Duration, SystemTime};
 
+use aws_sdk_dynamodb::error::DisplayErrorContext;
 use aws_sdk_dynamodb::types::AttributeValue;
-use lambda_idempotency::dynamodb::guard::{GuardError, Guarded, Latest, Once, Transition, Version};
+use lambda_idempotency::dynamodb::guard::{Guard, GuardError, Guarded, Version};
 use lambda_idempotency::store::transaction::Write;
 use lambda_idempotency::{Error, Outcome};
 
-use super::{Bench, Failed, key, met, payload, string};
+use super::{Bench, Failed, key, met, number, payload, string};
 use crate::on_each_server;
 use crate::support::{Fault, Server};
 
@@ -15,12 +16,9 @@ fn item_key(id: &str) -> [(&'static str, AttributeValue); 1] {
     [("id", string(id))]
 }
 
-fn paid(bench: &Bench, by: &str) -> Transition {
-    Transition::new(&bench.business, item_key("order"))
-        .from("pending")
-        .from("failed")
-        .to("paid")
-        .mark("paid_by", string(by))
+fn paid(bench: &Bench, by: &str) -> Guard {
+    let from = ["pending", "failed"];
+    Guard::transition(&bench.business, item_key("order"), from, "paid").set("paid_by", string(by))
 }
 
 async fn order_in(bench: &Bench, status: &str) {
@@ -66,7 +64,7 @@ async fn an_addition_applies_once_for_each_event_until_the_item_is_full(server: 
     let bench = Bench::on(&server).await;
     let client = server.client();
     let add = |event: &str| {
-        Once::new(&bench.business, item_key("account"), event)
+        Guard::once(&bench.business, item_key("account"), event)
             .add("balance", 5)
             .add("count", 1)
             .at_most(2)
@@ -84,6 +82,39 @@ async fn an_addition_applies_once_for_each_event_until_the_item_is_full(server: 
         Guarded::Refused { found: Some(_) }
     ));
     assert_eq!(bench.balance().await, 10);
+}
+
+on_each_server!(a_guard_of_each_kind_sets_removes_and_adds);
+async fn a_guard_of_each_kind_sets_removes_and_adds(server: Server) {
+    let bench = Bench::on(&server).await;
+    let client = server.client();
+    for guard in [
+        Guard::transition(&bench.business, item_key("order"), ["pending"], "paid"),
+        Guard::once(&bench.business, item_key("order"), "e-1"),
+        Guard::latest(&bench.business, item_key("order"), 7),
+    ] {
+        let put = client.put_item().table_name(&bench.business);
+        let put = put.item("id", string("order")).item("by", string("1"));
+        put.item("status", string("pending")).send().await.unwrap();
+        let guard = guard.set("to", string("2")).remove("by").add("count", 1);
+        assert_eq!(guard.apply(&client).await.unwrap(), Guarded::Applied);
+        let again = guard.apply(&client).await.unwrap();
+        assert_eq!(again, Guarded::AlreadyApplied);
+        let order = bench.item(&bench.business, "order").await;
+        assert_eq!([&order["to"], &order["count"]], [&string("2"), &number(1)]);
+        assert!(!order.contains_key("by"));
+    }
+}
+
+on_each_server!(a_bound_on_another_kind_than_once_fails);
+async fn a_bound_on_another_kind_than_once_fails(server: Server) {
+    let bench = Bench::on(&server).await;
+    order_in(&bench, "pending").await;
+    let bounded = paid(&bench, "payment-1").at_most(2);
+    let failed = bounded.apply(&server.client()).await.unwrap_err();
+    assert!(matches!(failed, GuardError::Failed(_)), "{failed:?}");
+    let text = DisplayErrorContext(&failed).to_string();
+    assert!(text.contains(":at_most"), "{text}");
 }
 
 on_each_server!(a_guard_in_a_transaction_holds_long_after_the_record_has_expired);
@@ -122,7 +153,7 @@ async fn a_guard_in_a_transaction_holds_long_after_the_record_has_expired(server
 on_each_server!(an_addition_in_a_transaction_is_refused_with_the_item);
 async fn an_addition_in_a_transaction_is_refused_with_the_item(server: Server) {
     let bench = Bench::on(&server).await;
-    let add = || Once::new(&bench.business, item_key("account"), "e-1").add("balance", 5);
+    let add = || Guard::once(&bench.business, item_key("account"), "e-1").add("balance", 5);
     add().apply(&server.client()).await.unwrap();
     let again = bench
         .once()
@@ -186,7 +217,7 @@ on_each_server!(a_write_that_fails_after_a_send_without_an_answer_has_an_unknown
 async fn a_write_that_fails_after_a_send_without_an_answer_has_an_unknown_outcome(server: Server) {
     let bench = Bench::on(&server).await;
     let client = bench.proxy.server().client();
-    let add = Once::new(&bench.business, item_key("account"), "e-1").add("balance", 5);
+    let add = Guard::once(&bench.business, item_key("account"), "e-1").add("balance", 5);
     bench.proxy.inject(UPDATE, Fault::LoseRequest);
     bench.proxy.inject(UPDATE, Fault::DENY);
     let denied = add.apply(&client).await;
@@ -198,7 +229,7 @@ async fn a_write_that_fails_after_a_send_without_an_answer_has_an_unknown_outcom
 
 on_each_server!(a_table_that_is_not_there_is_an_error_and_nothing_was_written);
 async fn a_table_that_is_not_there_is_an_error_and_nothing_was_written(server: Server) {
-    let nowhere = Once::new("no-such-table", item_key("1"), "e-1").add("balance", 1);
+    let nowhere = Guard::once("no-such-table", item_key("1"), "e-1").add("balance", 1);
     let failed = nowhere.apply(&server.client()).await;
     assert!(matches!(failed, Err(GuardError::Failed(_))), "{failed:?}");
 }
@@ -245,7 +276,7 @@ async fn apply_in_every_order(server: &Server, kind: usize, step: usize) {
         let mut newest = None;
         for &event in word {
             let [set, removed] = attributes(event);
-            let latest = Latest::new(&bench.business, item_key(&id), versions[event].clone());
+            let latest = Guard::latest(&bench.business, item_key(&id), versions[event].clone());
             let latest = latest.set(set, string(&event.to_string())).remove(removed);
             let expected = if newest < Some(event) {
                 Guarded::Applied
@@ -281,7 +312,7 @@ async fn versions_of_two_kinds_are_never_compared(server: Server) {
     let client = server.client();
     for (kind, [_, _, met]) in versions().into_iter().enumerate() {
         let key = || item_key(["a", "b", "c", "d"][kind]);
-        let write = |version| Latest::new(&bench.business, key(), version);
+        let write = |version| Guard::latest(&bench.business, key(), version);
         assert_eq!(write(met).apply(&client).await.unwrap(), Guarded::Applied);
         for (other, [oldest, _, newest]) in versions().into_iter().enumerate() {
             for version in [oldest, newest] {
@@ -305,7 +336,7 @@ on_each_server!(a_stale_version_refuses_its_transaction);
 async fn a_stale_version_refuses_its_transaction(server: Server) {
     let bench = Bench::on(&server).await;
     let project = async |version: i64| {
-        let latest = Latest::new(&bench.business, item_key("projection"), version);
+        let latest = Guard::latest(&bench.business, item_key("projection"), version);
         let judge = latest.clone();
         let key = lambda_idempotency::Key::new("project", crate::support::server::unique("event"));
         let project = async |claim: lambda_idempotency::Claim| {

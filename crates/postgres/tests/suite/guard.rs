@@ -1,7 +1,7 @@
 //! Guards, in an open transaction and as writes of a claim.
 
 use lambda_idempotency::{Error, Key, Outcome};
-use lambda_idempotency_postgres::guard::{Guarded, Latest, Once, Transition, Version};
+use lambda_idempotency_postgres::guard::{Guard, Guarded, Version};
 use lambda_idempotency_postgres::{PostgresError, Sql, Transaction, TransactionError};
 use tokio::sync::Notify;
 
@@ -51,11 +51,8 @@ async fn a_state_moves_one_way_and_tells_what_it_found() {
     let store = store().await;
     let orders = orders(&store).await;
     let paid = |id: &str, by: &str| {
-        let paid = Transition::new(orders.as_str(), [("id", id)]);
-        paid.from("pending")
-            .from("late")
-            .to("paid")
-            .mark("paid_by", by)
+        let from = ["pending", "late"];
+        Guard::transition(orders.as_str(), [("id", id)], from, "paid").set("paid_by", by)
     };
     for (id, by, expected) in [
         ("1", "p-1", "Applied"),
@@ -96,9 +93,7 @@ async fn a_transition_that_does_not_apply_refuses_the_writes_of_a_claim() {
             claim
                 .write(Sql::new(format!("INSERT INTO {log} VALUES (1)")))
                 .unwrap();
-            let paid = Transition::new(orders, [("id", id)])
-                .from("pending")
-                .to("paid");
+            let paid = Guard::transition(orders, [("id", id)], ["pending"], "paid");
             claim.write(Sql::from(paid)).unwrap();
             Ok::<_, std::io::Error>(1)
         })
@@ -121,7 +116,7 @@ async fn an_event_passes_once_for_each_consumer() {
         .get()
         .await
         .unwrap()
-        .batch_execute(&Once::table(&events))
+        .batch_execute(&Guard::table(&events))
         .await
         .unwrap();
     for (consumer, event, applies) in [
@@ -131,7 +126,7 @@ async fn an_event_passes_once_for_each_consumer() {
         ("a", "2", true),
     ] {
         let guarded = within(&store, async |tx| {
-            let guarded = Once::new(events.as_str(), consumer, event)
+            let guarded = Guard::once(events.as_str(), consumer, event)
                 .apply(tx)
                 .await?;
             assert_ne!(guarded, Guarded::Refused);
@@ -139,6 +134,25 @@ async fn an_event_passes_once_for_each_consumer() {
         });
         assert_eq!(guarded.await, applies, "{consumer} {event}");
     }
+}
+
+#[tokio::test]
+async fn an_event_stands_in_the_column_that_is_named_beside_what_is_set() {
+    let store = store().await;
+    let columns = "consumer text, id text, cents bigint, PRIMARY KEY (consumer, id)";
+    let events = table(&store, columns).await;
+    for expected in ["Applied", "AlreadyApplied"] {
+        let guarded = within(&store, async |tx| {
+            let once = Guard::once(events.as_str(), "a", "1")
+                .column("id")
+                .set("cents", 5);
+            Ok(format!("{:?}", once.apply(tx).await?))
+        });
+        assert_eq!(guarded.await, expected);
+    }
+    let found = row(&store, &format!("SELECT id, cents FROM {events}")).await;
+    let found = found.unwrap();
+    assert_eq!((found.get::<_, &str>(0), found.get::<_, i64>(1)), ("1", 5));
 }
 
 #[tokio::test]
@@ -152,7 +166,7 @@ async fn the_newest_version_stays_in_whatever_order_versions_come() {
     for (version, applies) in [(3, true), (1, false), (3, false), (7, true), (5, false)] {
         let guarded = within(&store, async |tx| {
             let latest =
-                Latest::new(stock.as_str(), [("sku", "s")], version).set("pieces", version * 10);
+                Guard::latest(stock.as_str(), [("sku", "s")], version).set("pieces", version * 10);
             Ok(latest.apply(tx).await? == Guarded::Applied)
         });
         assert_eq!(guarded.await, applies, "{version}");
@@ -181,7 +195,7 @@ async fn a_newer_text_replaces_an_older_one_of_its_kind_and_no_other() {
         (other, "Refused"),
     ] {
         let guarded = within(&store, async |tx| {
-            let latest = Latest::new(stock.as_str(), [("sku", "s")], version.clone());
+            let latest = Guard::latest(stock.as_str(), [("sku", "s")], version.clone());
             let guarded = latest.set("pieces", 1).apply(tx).await?;
             Ok(format!("{guarded:?}"))
         });
@@ -194,7 +208,7 @@ async fn a_newer_text_replaces_an_older_one_of_its_kind_and_no_other() {
 async fn a_version_of_another_kind_that_comes_at_the_same_time_is_refused() {
     let store = store().await;
     let stock = table(&store, "sku text PRIMARY KEY, version text").await;
-    let latest = |version: Version| Latest::new(stock.as_str(), [("sku", "s")], version);
+    let latest = |version: Version| Guard::latest(stock.as_str(), [("sku", "s")], version);
     let is_there = Notify::new();
     let first = within(&store, async |tx| {
         let first = latest(Version::sequencer("FF").unwrap()).apply(tx).await?;
@@ -226,7 +240,7 @@ async fn a_name_with_a_quote_is_a_name() {
         .unwrap();
     drop(client);
     let applies = within(&store, async |tx| {
-        Ok(Latest::new(odd.as_str(), [("id", "1")], 1)
+        Ok(Guard::latest(odd.as_str(), [("id", "1")], 1)
             .apply(tx)
             .await?
             == Guarded::Applied)
