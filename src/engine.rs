@@ -14,6 +14,7 @@ use crate::protocol::clock::Clock;
 use crate::protocol::key::Namespace;
 use crate::protocol::record::Owners;
 use crate::store::DynStore;
+use crate::store::grouped::Groups;
 
 mod abandoned;
 mod begin;
@@ -66,6 +67,8 @@ pub(crate) use time::{Deadlines, LEAST_STORE_TIME, REPLY_TIME};
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) store: Arc<dyn DynStore>,
+    /// `None` where each request leaves alone, but for those of a batch.
+    pub(crate) groups: Option<Groups>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) deadlines: Deadlines,
     pub(crate) namespace: Namespace,

@@ -569,7 +569,7 @@ impl Idempotency {
 pub enum Outcome<T> {
     /// The handler ran now, and its verdict was carried out.
     Executed(T),
-    /// An earlier attempt's outcome; the handler didn't run.
+    /// Another attempt's outcome. The handler ran only in the claimless form, or if it outlived its lease.
     Replayed(T, Replay),
     /// The handler ran now and succeeded, but its outcome could not be recorded: a duplicate may
     /// run again when the lease is over.
@@ -599,7 +599,7 @@ impl<T> Outcome<T> {
         }
     }
 
-    /// Tells whether the handler didn't run because an earlier outcome was there.
+    /// Tells whether the value is another attempt's outcome.
     pub fn is_replayed(&self) -> bool {
         matches!(self, Self::Replayed(..))
     }

@@ -3,9 +3,9 @@
 //!
 //! A [`Store`] must have [`write`](Store::write) and [`load`](Store::load). Groups, transactions
 //! and large outcomes are optional. [`MemoryStore`] keeps records in a process, `DynamoDbStore`
-//! (feature `dynamodb`) in a table; [`CachedStore`] remembers final records in front of either,
-//! [`GroupedStore`] sends the requests of concurrent callers together. A store of your own is right when it passes the conformance
-//! suite in `testing` (feature `test-util`); `docs/internals/own-store.md` walks through one.
+//! (feature `dynamodb`) in a table; [`CachedStore`] remembers final records in front of either. A
+//! store of your own is right when it passes the conformance suite in `testing` (feature
+//! `test-util`); `docs/internals/own-store.md` walks through one.
 
 use std::fmt;
 use std::future::Future;
@@ -33,7 +33,6 @@ pub use crate::store::cached::CachedStore;
 #[cfg(any(feature = "dynamodb", feature = "http", feature = "test-util"))]
 pub(crate) use crate::store::error::BoxError;
 pub use crate::store::error::StoreError;
-pub use crate::store::grouped::GroupedStore;
 pub use crate::store::memory::MemoryStore;
 
 /// The number of requests that leave together. A store that takes fewer in one call of its database
@@ -155,9 +154,10 @@ pub trait Store: Send + Sync + 'static {
         false
     }
 
-    /// Writes the final record and the business writes in one transaction, if the record is what
-    /// [`Basis`] says and every condition of the writes holds. All of it applies, or nothing. A
-    /// record without business writes is a single write.
+    /// Writes the final record and the business writes in one transaction, if the condition of the
+    /// record's [`claim`], or the fence, and every condition of the writes hold:
+    /// [`transition_to_final`] is the record's part of it. All of it applies, or nothing. A record
+    /// without business writes is a single write.
     ///
     /// Each call sends the commit once: a store doesn't send it again by itself after a send that got
     /// no answer, and reports [`StoreError::Timeout`] or [`StoreError::Unavailable`] instead. The
@@ -170,7 +170,8 @@ pub trait Store: Send + Sync + 'static {
     /// The default refuses; the engine never asks it where [`admission`](Self::admission) gives
     /// nothing.
     ///
-    /// [`Basis`]: crate::protocol::record::Basis
+    /// [`claim`]: crate::protocol::record::Final::claim
+    /// [`transition_to_final`]: crate::protocol::transition_to_final
     fn commit(
         &self,
         commit: Commit<'_>,

@@ -16,14 +16,14 @@ PAIRS = {
 NAMES = {
     "floor": "a conditional put and an update by hand (the floor)",
     "library": "this library, the HTTP layer",
-    "grouped": "the same on a `GroupedStore`",
+    "grouped": "the same with `group_requests`",
     "typescript": "Powertools TypeScript (makeIdempotent)",
 }
 # 64 requests at once, each its own task.
 CROWD = {
     "crowd-floor": "PartiQL groups of 25 by hand (the floor)",
     "crowd-layer": "the HTTP layer",
-    "crowd-grouped": "the HTTP layer on a `GroupedStore`",
+    "crowd-grouped": "the HTTP layer with `group_requests`",
 }
 CROWD_REQUESTS = 1_920
 SCENARIOS = ("new", "replay")

@@ -6,7 +6,6 @@ use lambda_http::aws_lambda_events::apigw::ApiGatewayV2httpRequest;
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::kinesis::KinesisEvent;
 use lambda_idempotency::sqs::SqsEvent;
-use lambda_idempotency::store::GroupedStore;
 use serde::{Deserialize, Serialize};
 
 use crate::dynamo::{Requests, connect};
@@ -79,7 +78,7 @@ impl Contender {
         let (client, requests) = connect(endpoint);
         let by_hand = |style| Raw::new(client.clone(), table, style);
         let raw = |style| Way::Raw(Box::new(by_hand(style)));
-        let grouped = || GroupedStore::new(DynamoDbStore::new(client.clone(), table));
+        let guarded = |groups| Web::guarded(DynamoDbStore::new(client.clone(), table), groups);
         let web = |web| Way::Web(Box::new(web));
         let way = match name {
             "layer" => Way::Layer(Box::new(Layer::new(DynamoDbStore::new(client, table))?)),
@@ -92,11 +91,11 @@ impl Contender {
             "raw-reads" => raw(Style::Reads),
             "web-bare" => web(Web::bare()),
             "web-floor" => web(Web::by_hand(by_hand(Style::Serial))),
-            "web-layer" => web(Web::guarded(DynamoDbStore::new(client, table))?),
-            "web-grouped" => web(Web::guarded(grouped())?),
+            "web-layer" => web(guarded(false)?),
+            "web-grouped" => web(guarded(true)?),
             "crowd-floor" => web(Web::groups_by_hand(by_hand(Style::Groups))),
-            "crowd-layer" => web(Web::guarded(DynamoDbStore::new(client, table))?.at_once(CROWD)),
-            "crowd-grouped" => web(Web::guarded(grouped())?.at_once(CROWD)),
+            "crowd-layer" => web(guarded(false)?.at_once(CROWD)),
+            "crowd-grouped" => web(guarded(true)?.at_once(CROWD)),
             _ => return Err(format!("no contender {name}").into()),
         };
         Ok(Self { requests, way })

@@ -89,9 +89,12 @@ impl Web {
         self
     }
 
-    /// With the layer's own settings.
-    pub fn guarded(store: impl Store) -> Result<Self, Error> {
-        let once = Idempotency::builder(store).namespace("bench").build()?;
+    /// With the layer's own settings, and requests in groups or not.
+    pub fn guarded(store: impl Store, groups: bool) -> Result<Self, Error> {
+        let once = Idempotency::builder(store)
+            .namespace("bench")
+            .settings(|settings| settings.group_requests = groups)
+            .build()?;
         Ok(Self::new(|runs| {
             let handler = service_fn(move |event: Incoming<ApiGatewayV2httpRequest>| {
                 std::future::ready(pay(&runs, &event.payload))

@@ -9,11 +9,11 @@ use crate::dynamodb::item;
 use crate::dynamodb::item::number;
 use crate::dynamodb::layout::string;
 use crate::dynamodb::layout::{Attribute, Item, TableLayout, as_item};
-use crate::protocol::journal::StepNote;
+use crate::protocol::journal::StepEntry;
 use crate::protocol::key::RecordId;
 use crate::protocol::record::{
-    Amendment, Basis, Completion, Ended, Final, Intervention, LAYOUT, NewClaim, Owner, RELEASED,
-    RecordWrite, Release, Renewal, Status, StoredOutcome, Takeover, Version,
+    Completion, Ended, Final, Intervention, LAYOUT, NewClaim, Owner, RELEASED, RecordWrite,
+    Release, Status, StoredOutcome, Takeover, Version,
 };
 
 #[cfg(test)]
@@ -135,8 +135,8 @@ impl<'a> Change<'a> {
     }
 
     /// Writes a step's entry, over an older one alone.
-    fn note(mut self, StepNote { name, entry }: &StepNote) -> Self {
-        let attribute = item::attribute(name);
+    fn note(mut self, (step, entry): (&str, &StepEntry)) -> Self {
+        let attribute = item::attribute(step);
         let newer = Test::OlderStep(attribute.clone(), entry.revision);
         self.tests.push(newer);
         self.steps.push((attribute, item::encode_step(entry)));
@@ -173,8 +173,27 @@ pub(super) fn of<'a>(layout: &'a TableLayout, write: &RecordWrite) -> Change<'a>
     match write {
         RecordWrite::Create(claim) => create(layout, claim),
         RecordWrite::TakeOver { seen, mode, claim } => take_over(layout, seen, *mode, claim),
-        RecordWrite::Renew(renewal) => renew(layout, renewal),
-        RecordWrite::Amend(amendment) => amend(layout, amendment),
+        RecordWrite::Renew {
+            id,
+            owner,
+            lease,
+            expiration,
+        } => {
+            let lease = number(lease.0);
+            let mut change = Change::of(layout, id)
+                .held_by(owner)
+                .set(Attribute::Lease, lease.clone())
+                .set(Attribute::Expiration, number(expiration.0));
+            let shorter = Test::Less(Attribute::Lease, lease.into());
+            change.tests.push(shorter);
+            change
+        }
+        RecordWrite::Amend {
+            id,
+            owner,
+            step,
+            entry,
+        } => Change::of(layout, id).held_by(owner).note((step, entry)),
         RecordWrite::Complete(completion) => complete(layout, completion),
         RecordWrite::Release(release) => self::release(layout, release),
         RecordWrite::Intervene(intervention) => intervene(layout, intervention),
@@ -238,11 +257,10 @@ fn outcome(outcome: &StoredOutcome) -> (Attribute, AttributeValue) {
 /// The change of a record that becomes final in a commit.
 pub(super) fn finish<'a>(layout: &'a TableLayout, record: &Final) -> Change<'a> {
     let completed = complete(layout, &record.completion);
-    let mut change = match &record.basis {
-        Basis::Claimed => return completed,
-        Basis::Absent(claim) => create(layout, claim),
-        Basis::Version { seen, mode, claim } => take_over(layout, seen, *mode, claim),
+    let Some(claim) = &record.claim else {
+        return completed;
     };
+    let mut change = of(layout, claim);
     // No claim was written before: the change is that of a claim and of its completion together.
     change.sets.retain(|(attribute, _)| {
         let is_said = completed.sets.iter().any(|(said, _)| said == attribute);
@@ -255,23 +273,6 @@ pub(super) fn finish<'a>(layout: &'a TableLayout, record: &Final) -> Change<'a> 
         .retain(|attribute| !sets.iter().any(|(set, _)| set == attribute));
     change.sets.extend(completed.sets);
     change
-}
-
-fn renew<'a>(layout: &'a TableLayout, renewal: &Renewal) -> Change<'a> {
-    let mut change = Change::of(layout, &renewal.id)
-        .held_by(&renewal.owner)
-        .set(Attribute::Lease, number(renewal.lease.0))
-        .set(Attribute::Expiration, number(renewal.expiration.0));
-    change
-        .tests
-        .push(Test::Less(Attribute::Lease, number(renewal.lease.0).into()));
-    change
-}
-
-fn amend<'a>(layout: &'a TableLayout, amendment: &Amendment) -> Change<'a> {
-    Change::of(layout, &amendment.id)
-        .held_by(&amendment.owner)
-        .note(&amendment.step)
 }
 
 fn release<'a>(layout: &'a TableLayout, release: &Release) -> Change<'a> {

@@ -181,34 +181,28 @@ pub(super) fn throttled() -> StoreError {
     StoreError::Throttled(DynamoDbError::Throughput.into())
 }
 
-/// The codes of DynamoDB and of S3 for credentials that have expired.
-pub(super) const EXPIRED: [&str; 3] = [
-    "ExpiredToken",
-    "ExpiredTokenException",
-    "TokenRefreshRequired",
-];
+/// The codes of DynamoDB and of S3 for credentials that have expired, without `Exception`.
+pub(super) const EXPIRED: [&str; 2] = ["ExpiredToken", "TokenRefreshRequired"];
 
 /// The error for credentials that AWS refuses; `None` for another code
 /// ([common errors](https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CommonErrors.html),
 /// [S3's](https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html)). The same request
 /// succeeds with others, so that it is no refusal permanently.
 pub(super) fn of_credentials(code: &str) -> Option<StoreError> {
-    let text = match code {
-        code if EXPIRED.contains(&code) => format!(
+    let text = match code.trim_end_matches("Exception") {
+        short if EXPIRED.contains(&short) => format!(
             "the AWS credentials have expired (`{code}`): take them from a provider that renews them, such as a role; keys from the \
              environment last as long as the process at most"
         ),
-        "UnrecognizedClientException"
+        "UnrecognizedClient"
         | "InvalidClientTokenId"
         | "InvalidAccessKeyId"
         | "InvalidToken"
-        | "MissingAuthenticationToken"
-        | "MissingAuthenticationTokenException" => {
+        | "MissingAuthenticationToken" => {
             format!("AWS doesn't know the credentials (`{code}`): {CREDENTIALS_ADVICE}")
         }
-        "InvalidSignatureException"
+        "InvalidSignature"
         | "IncompleteSignature"
-        | "IncompleteSignatureException"
         | "SignatureDoesNotMatch"
         | "RequestExpired"
         | "RequestTimeTooSkewed" => format!(

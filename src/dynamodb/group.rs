@@ -80,13 +80,26 @@ pub(super) async fn write_all(
 /// met: an INSERT's never does. With this error its caller sends it alone.
 type Reply = Result<Result<Answer, StoreError>, StoreError>;
 
-/// Makes statements of the writes, in as few groups as they fit in.
-fn gather(store: &DynamoDbStore, verb: Verb, writes: &[&RecordWrite]) -> Vec<Vec<Statement>> {
+/// Makes statements of the writes of one kind, and returns them with the writes' positions.
+fn statements_of(
+    store: &DynamoDbStore,
+    verb: Verb,
+    writes: &[RecordWrite],
+) -> (Vec<usize>, Vec<Statement>) {
     let mut statements = Statements::of(verb, &store.table, &store.layout);
+    let made = writes.iter().enumerate().filter_map(|(position, write)| {
+        let is_chosen = Verb::of(&store.layout, write) == Some(verb);
+        let change = is_chosen.then(|| change::of(&store.layout, write))?;
+        Some((position, statements.make(change)?))
+    });
+    made.unzip()
+}
+
+/// Divides the statements into as few groups as they fit in.
+fn gather(statements: Vec<Statement>) -> Vec<Vec<Statement>> {
     let mut groups: Vec<Vec<Statement>> = Vec::new();
     let mut bytes = 0;
-    for write in writes {
-        let statement = statements.make(change::of(&store.layout, write));
+    for statement in statements {
         let size = statement.size();
         match groups.last_mut() {
             Some(group) if group.len() < MOST_STATEMENTS && bytes + size <= MOST_BYTES => {
@@ -109,11 +122,8 @@ async fn execute(
     writes: &[RecordWrite],
     deadline: Instant,
 ) -> Vec<(usize, Reply)> {
-    let of_this_kind = |write: &RecordWrite| Verb::of(&store.layout, write) == Some(verb);
-    let chosen = writes.iter().enumerate();
-    let chosen = chosen.filter(|(_, write)| of_this_kind(write));
-    let (positions, chosen): (Vec<_>, Vec<_>) = chosen.unzip();
-    let groups = gather(store, verb, &chosen).into_iter();
+    let (positions, statements) = statements_of(store, verb, writes);
+    let groups = gather(statements).into_iter();
     let sent = groups.map(|group| send(store, verb.into(), group, deadline));
     let replies = join_all(sent).await.into_iter().flatten();
     positions.into_iter().zip(replies).collect()

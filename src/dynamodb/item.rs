@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use crate::dynamodb::layout::{Attribute, Item, STEP_PREFIX, TableLayout, string};
 use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::fingerprint::Fingerprint;
-use crate::protocol::journal::{Journal, StepEntry, StepNote, StepResult, StepState};
+use crate::protocol::journal::{Journal, StepEntry, StepState};
 use crate::protocol::packed::{PackedOutcome, Place};
 use crate::protocol::record::{
     Found, LAYOUT, Omission, Owner, Record, Status, StoredOutcome, Version,
@@ -227,8 +227,8 @@ pub(super) fn encode_step(entry: &StepEntry) -> AttributeValue {
         (AT.to_owned(), number(entry.at.0)),
     ]);
     let result = match &entry.state {
-        StepState::Confirmed(StepResult::Text(text)) => Some((RESULT, text.as_str())),
-        StepState::Confirmed(StepResult::Omitted(reason)) => Some((OMITTED, reason.as_str())),
+        StepState::Confirmed(Ok(text)) => Some((RESULT, text.as_str())),
+        StepState::Confirmed(Err(reason)) => Some((OMITTED, reason.as_str())),
         StepState::Pending | StepState::Failed => None,
     };
     let error = entry.last_error.as_deref().map(|kind| (LAST_ERROR, kind));
@@ -248,10 +248,7 @@ fn decode_journal(item: &Item) -> Result<Journal, String> {
         };
         let entry = Members::of(value).and_then(read);
         let entry = entry.map_err(|reason| format!("`{attribute}`: {reason}"))?;
-        journal.put(StepNote {
-            name: name.to_owned(),
-            entry,
-        });
+        journal.put(name, entry);
     }
     Ok(journal)
 }
@@ -272,12 +269,12 @@ fn read(members: Members<'_>) -> Result<StepEntry, String> {
     })
 }
 
-fn result(members: Members<'_>) -> Result<StepResult, String> {
+fn result(members: Members<'_>) -> Result<Result<String, Omission>, String> {
     if let Some(text) = members.text(RESULT)? {
-        return Ok(StepResult::Text(text.to_owned()));
+        return Ok(Ok(text.to_owned()));
     }
     let reason = members.text(OMITTED)?.ok_or_else(|| missing(RESULT))?;
-    let reason = Omission::parse(reason).map(StepResult::Omitted);
+    let reason = Omission::parse(reason).map(Err);
     reason.ok_or_else(|| unknown(OMITTED))
 }
 

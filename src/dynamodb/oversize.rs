@@ -21,6 +21,9 @@ const MOST_BYTES: usize = 400 * 1_024 - 3 * 1_024;
 /// sort key (1,024 bytes).
 const MAX_ID_BYTES_IN_OUTCOME_ID: usize = 900;
 
+/// The error of an engine without the bucket that another one has put the outcome into.
+const NO_BUCKET: &str = "the outcome is in a bucket: set `outcome_bucket`, of the feature `s3`";
+
 /// Makes the id of this owner's outcome. No two owners are the same, so a part of a long id is
 /// enough.
 fn outcome_id(id: &RecordId, owner: &Owner) -> String {
@@ -65,14 +68,13 @@ pub(super) async fn fetch(
     deadline: Instant,
 ) -> Result<Option<Vec<u8>>, StoreError> {
     #[cfg(feature = "s3")]
-    if let Place::Object(owner) = place {
-        return match &store.bucket {
-            Some(bucket) => bucket.get(id, owner, deadline).await,
-            None => Ok(None),
-        };
+    if let (Place::Object(owner), Some(bucket)) = (place, &store.bucket) {
+        return bucket.get(id, owner, deadline).await;
     }
-    let Place::Entry(owner) = place else {
-        return Ok(None);
+    let owner = match place {
+        Place::Entry(owner) => owner,
+        Place::Object(_) => return Err(StoreError::Misconfigured(NO_BUCKET.into())),
+        Place::Record(_) => return Ok(None),
     };
     let item = store.get(&outcome_id(id, owner), deadline).await?;
     Ok(match item.and_then(|mut item| item.remove(CONTENT)) {

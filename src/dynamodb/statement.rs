@@ -6,8 +6,6 @@ use aws_sdk_dynamodb::types::{
 };
 
 use crate::dynamodb::change::{Change, Test, Value};
-use crate::dynamodb::item;
-use crate::dynamodb::item::number;
 use crate::dynamodb::layout::{Attribute, TableLayout};
 use crate::protocol::record::RecordWrite;
 
@@ -78,12 +76,10 @@ fn parameters(verb: Verb, change: Change<'_>) -> Vec<AttributeValue> {
             .into_iter()
             .filter_map(|(_, value)| given(value)),
     );
-    all.extend(change.steps.into_iter().map(|(_, entry)| entry));
     all.extend(key);
     all.extend(change.tests.into_iter().filter_map(|test| match test {
-        Test::Equals(_, value) | Test::Less(_, value) => given(value),
-        Test::OlderStep(_, revision) => Some(number(revision)),
-        Test::NoRecord | Test::Absent(_) => None,
+        Test::Equals(_, value) => given(value),
+        _ => None,
     }));
     all
 }
@@ -99,7 +95,16 @@ impl<'a> Statements<'a> {
         }
     }
 
-    pub(super) fn make(&mut self, change: Change<'_>) -> Statement {
+    /// Makes the statement of a change; `None` where it has a condition or a step that only a single
+    /// request states.
+    pub(super) fn make(&mut self, change: Change<'_>) -> Option<Statement> {
+        let is_stated = |test: &Test| match self.verb {
+            Verb::Insert => matches!(test, Test::NoRecord),
+            Verb::Update => matches!(test, Test::Equals(..)),
+        };
+        if !change.steps.is_empty() || !change.tests.iter().all(is_stated) {
+            return None;
+        }
         if !self.shape.fits(&change) {
             self.shape = Shape::of(&change);
             self.text.clear();
@@ -108,11 +113,11 @@ impl<'a> Statements<'a> {
                 Verb::Update => self.update(&change),
             }
         }
-        Statement {
+        Some(Statement {
             text: self.text.clone(),
             parameters: parameters(self.verb, change),
             on_failure: (self.verb == Verb::Update).then_some(OnFailure::AllOld),
-        }
+        })
     }
 
     fn insert(&mut self, change: &Change<'_>) {
@@ -142,11 +147,7 @@ impl<'a> Statements<'a> {
         self.quoted(self.table, DOUBLE);
         for (attribute, value) in &change.sets {
             self.text.push_str(" SET ");
-            self.compare(self.layout.name(*attribute), "=", value.into());
-        }
-        for (step, _) in &change.steps {
-            self.text.push_str(" SET ");
-            self.compare(step, "=", Shown::Parameter);
+            self.equate(self.layout.name(*attribute), value.into());
         }
         for attribute in &change.removes {
             self.text.push_str(" REMOVE ");
@@ -155,48 +156,19 @@ impl<'a> Statements<'a> {
         let mut separator = " WHERE ";
         for (name, _) in &change.key {
             self.text.push_str(separator);
-            self.compare(name, "=", Shown::Parameter);
+            self.equate(name, Shown::Parameter);
             separator = " AND ";
         }
-        for test in &change.tests {
+        for (attribute, value) in change.tests.iter().filter_map(compared) {
             self.text.push_str(separator);
-            self.test(test);
+            self.equate(self.layout.name(attribute), value);
         }
     }
 
-    fn test(&mut self, test: &Test) {
-        let layout = self.layout;
-        match test {
-            Test::Equals(attribute, value) => {
-                self.compare(layout.name(*attribute), "=", value.into());
-            }
-            Test::Less(attribute, value) => {
-                self.compare(layout.name(*attribute), "<", value.into());
-            }
-            Test::Absent(attribute) => self.missing(layout.name(*attribute)),
-            // An UPDATE finds its record by the key, so this never holds; a claim is an INSERT.
-            Test::NoRecord => self.missing(layout.partition()),
-            Test::OlderStep(step, _) => {
-                self.text.push('(');
-                self.missing(step);
-                self.text.push_str(" OR ");
-                self.quoted(step, DOUBLE);
-                self.text.push('.');
-                self.compare(item::REVISION, "<", Shown::Parameter);
-                self.text.push(')');
-            }
-        }
-    }
-
-    fn compare(&mut self, name: &str, operator: &str, value: Shown) {
+    fn equate(&mut self, name: &str, value: Shown) {
         self.quoted(name, DOUBLE);
-        self.text.push_str(operator);
+        self.text.push('=');
         self.shown(value);
-    }
-
-    fn missing(&mut self, name: &str) {
-        self.quoted(name, DOUBLE);
-        self.text.push_str(" IS MISSING");
     }
 
     fn shown(&mut self, value: Shown) {
@@ -256,58 +228,36 @@ fn size_of_value(value: &AttributeValue) -> usize {
 struct Shape {
     sets: Vec<(Attribute, Shown)>,
     removes: Vec<Attribute>,
-    tests: Vec<Tested>,
-    /// The text has the step's name, which is not kept here.
-    has_step: bool,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Tested {
-    NoRecord,
-    Equals(Attribute, Shown),
-    /// A test whose text is not kept.
-    Otherwise,
+    tests: Vec<(Attribute, Shown)>,
 }
 
 impl Shape {
     fn of(change: &Change<'_>) -> Self {
-        let sets = change.sets.iter();
         Self {
-            sets: sets
-                .map(|(attribute, value)| (*attribute, value.into()))
-                .collect(),
+            sets: change.sets.iter().map(shown).collect(),
             removes: change.removes.clone(),
-            tests: change.tests.iter().map(Tested::of).collect(),
-            has_step: !change.steps.is_empty(),
+            tests: change.tests.iter().filter_map(compared).collect(),
         }
     }
 
     /// Tests whether this change has the same shape.
     fn fits(&self, change: &Change<'_>) -> bool {
-        let mut sets = self.sets.iter().zip(&change.sets);
-        let same_sets = sets.all(|((attribute, shown), (other, value))| {
-            attribute == other && *shown == value.into()
-        });
-        let mut tests = self.tests.iter().zip(&change.tests);
-        let same_tests =
-            tests.all(|(known, test)| *known != Tested::Otherwise && *known == Tested::of(test));
-        self.sets.len() == change.sets.len()
-            && self.tests.len() == change.tests.len()
+        let tests = change.tests.iter().filter_map(compared);
+        self.sets.iter().copied().eq(change.sets.iter().map(shown))
             && self.removes == change.removes
-            && !self.has_step
-            && change.steps.is_empty()
-            && same_sets
-            && same_tests
+            && self.tests.iter().copied().eq(tests)
     }
 }
 
-impl Tested {
-    fn of(test: &Test) -> Self {
-        match test {
-            Test::NoRecord => Self::NoRecord,
-            Test::Equals(attribute, value) => Self::Equals(*attribute, value.into()),
-            Test::Less(..) | Test::Absent(_) | Test::OlderStep(..) => Self::Otherwise,
-        }
+fn shown((attribute, value): &(Attribute, Value)) -> (Attribute, Shown) {
+    (*attribute, value.into())
+}
+
+/// Returns what a test compares; `None` for the one of an INSERT, which its text does not have.
+fn compared(test: &Test) -> Option<(Attribute, Shown)> {
+    match test {
+        Test::Equals(attribute, value) => Some((*attribute, value.into())),
+        _ => None,
     }
 }
 

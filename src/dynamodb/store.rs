@@ -62,7 +62,7 @@ impl fmt::Debug for DynamoDbStore {
 type Sending<'a, T, E> =
     Pin<Box<dyn Future<Output = Result<T, SdkError<E, HttpResponse>>> + Send + 'a>>;
 
-/// Says who sends a request again that got no answer.
+/// Who sends a request again that got no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Retries {
     /// The SDK, as its client is configured: the record tells whether the write applied.

@@ -71,7 +71,9 @@ impl Engine {
         if options.deadline.is_none() {
             self.deadlines.missing(self.settings.lease);
         }
-        let request = Box::new(self.request(&key, fingerprint, options)?);
+        let request = self.request(&key, fingerprint, options);
+        let unusable = |error: &KeyError| events::unusable(key.operation(), error);
+        let request = Box::new(request.inspect_err(unusable)?);
         self.send_unsent(&request).await;
         if request.options.claimless {
             return Box::pin(self.begin_claimless(request)).await;
@@ -89,7 +91,7 @@ impl Engine {
             {
                 request.meter.count(Count::StoreErrors);
                 let id = request.id.clone();
-                self.begin_unprotected(Some(&key), id, &request.options, &error)
+                Ok(self.begin_unprotected(Some(&key), id, &request.options, &error))
             }
             Err(error) => {
                 events::refused(&request, &error);
@@ -101,9 +103,10 @@ impl Engine {
     fn begin_without_key(self: &Arc<Self>, options: &Options) -> Result<Begun, Obstacle> {
         let policy = options.missing_key.unwrap_or(self.settings.on_missing_key);
         if !self.disabled && policy == OnMissingKey::Refuse {
+            events::unusable("", &KeyError::Missing);
             return Err(KeyError::Missing.into());
         }
-        self.begin_unprotected(None, unkeyed()?, options, &KeyError::Missing)
+        Ok(self.begin_unprotected(None, unkeyed()?, options, &KeyError::Missing))
     }
 
     /// Begins a run while the engine is switched off: a key that can't be used is no obstacle. The
@@ -113,7 +116,7 @@ impl Engine {
             Some(id) => id,
             None => unkeyed()?,
         };
-        self.begin_unprotected(Some(key), id, options, &SWITCHED_OFF)
+        Ok(self.begin_unprotected(Some(key), id, options, &SWITCHED_OFF))
     }
 
     /// Returns the id that a key will have once protection is on, so that what is derived from it
@@ -245,11 +248,10 @@ impl Engine {
             found = Box::pin(self.look(request)).await.unwrap_or_default();
             now = self.moment();
         }
-        let mut rounds = 0;
         // A claim of this run may have applied, and no reply said so.
         let is_silent = AtomicBool::new(false);
         // A record that was met before has a fingerprint that counts.
-        let mut keeps = false;
+        let (mut rounds, mut keeps) = (0, false);
         loop {
             // One's own claim tells nothing of the attempt before.
             if !is_mine(found.as_ref(), &owner) {
@@ -275,7 +277,8 @@ impl Engine {
                         return Ok(Acquired::Replay(Box::new(record.clone())));
                     }
                     other => {
-                        if matches!(other, Decision::InFlight { .. })
+                        let obstacle = self.obstacle(request, &other, now.time);
+                        if matches!(obstacle, Error::InFlight { .. })
                             && let Some(wait) = &mut wait
                             && let Some(seen) = Box::pin(self.look_again(request, wait)).await
                         {
@@ -284,7 +287,7 @@ impl Engine {
                             rounds = 0;
                             continue;
                         }
-                        return Err(self.obstacle(request, &other, now.time));
+                        return Err(obstacle);
                     }
                 };
             if rounds == MAX_ROUNDS {
@@ -358,10 +361,7 @@ impl Engine {
     ) -> Result<Answer, StoreError> {
         let until = claim.lease - self.settings.skew_margin;
         let deadline = request.store_deadline(now, until, self.settings.store_timeout);
-        let write = match over {
-            None => RecordWrite::Create(claim),
-            Some((seen, mode)) => RecordWrite::TakeOver { seen, mode, claim },
-        };
+        let write = RecordWrite::claim(claim, over);
         let send = async || {
             let was_silent = is_silent.swap(true, Ordering::Relaxed);
             let answer = self.write(request, &write, deadline).await;
@@ -391,6 +391,8 @@ impl Engine {
         if !wait.pause().await || request.options.called_by.has_gone() {
             return None;
         }
+        // The other attempt may be a run of this process, and dropped meanwhile.
+        self.send_unsent(request).await;
         // A store that fails meanwhile changes nothing: another attempt holds the claim.
         self.look(request).await.ok()
     }
@@ -464,19 +466,18 @@ impl Engine {
         Ok(Acquired::Claimed(hold))
     }
 
-    #[allow(clippy::unnecessary_wraps, reason = "it is one of the ways to begin")]
     fn begin_unprotected(
         self: &Arc<Self>,
         key: Option<&Key>,
         id: RecordId,
         options: &Options,
         reason: &dyn Display,
-    ) -> Result<Begun, Obstacle> {
+    ) -> Begun {
         events::unprotected(key.map_or("", Key::operation), key.map(|_| &id), reason);
         self.meter(key).count(Count::Unprotected);
         let claim = self.bare_claim(key, id, options);
         let end = options.store_end();
-        Ok(Begun::Run(self.run(claim, Protection::None, end)))
+        Begun::Run(self.run(claim, Protection::None, end))
     }
 
     /// Makes a claim that nothing protects.

@@ -25,7 +25,7 @@ use crate::engine::{Engine, events};
 use crate::protocol::causes::{HandlerError, name_causes_of, unquoted};
 use crate::protocol::clock::{Clock, EpochMillis};
 use crate::protocol::digest::Digest;
-use crate::protocol::journal::{Journal, MAX_STEP_RESULT_BYTES, SagaState, StepEntry, StepResult};
+use crate::protocol::journal::{Journal, MAX_STEP_RESULT_BYTES, SagaState, StepEntry};
 use crate::protocol::key::RecordId;
 use crate::protocol::record::{Failure, Omission, error_kind, error_text};
 use crate::store::transaction::{Collected, Unwritten, Write, WriteError};
@@ -427,6 +427,8 @@ struct Steps {
 struct State {
     /// The steps, with what this attempt has sent, whether or not it was answered.
     journal: Journal,
+    /// The steps that this attempt has named.
+    named: BTreeSet<String>,
     /// The steps that are running.
     busy: BTreeSet<String>,
     /// The steps whose results the handler has been given.
@@ -568,22 +570,22 @@ fn kind(error: &serde_json::Error) -> impl Display + use<> {
     format!("{:?} error", error.classify())
 }
 
-fn keep<T: Serialize + DeserializeOwned>(value: &T) -> StepResult {
-    match to_faithful_json(value) {
-        Ok(text) if text.len() <= MAX_STEP_RESULT_BYTES => StepResult::Text(text),
-        Ok(_) => StepResult::Omitted(Omission::TooLarge),
-        Err(reason) => StepResult::Omitted(reason),
+fn keep<T: Serialize + DeserializeOwned>(value: &T) -> Result<String, Omission> {
+    let text = to_faithful_json(value)?;
+    if text.len() > MAX_STEP_RESULT_BYTES {
+        return Err(Omission::TooLarge);
     }
+    Ok(text)
 }
 
 /// Decodes a result. The error names the column alone: the parser's message may quote the result.
 fn give_back<T: DeserializeOwned, E: 'static>(
     step: String,
-    result: StepResult,
+    result: Result<String, Omission>,
 ) -> Result<T, StepError<E>> {
     match result {
-        StepResult::Omitted(reason) => Err(StepError::ResultOmitted { step, reason }),
-        StepResult::Text(text) => serde_json::from_str(&text).map_err(|error| {
+        Err(reason) => Err(StepError::ResultOmitted { step, reason }),
+        Ok(text) => serde_json::from_str(&text).map_err(|error| {
             let wanted = type_name::<T>();
             let reason = format!(
                 "it no longer decodes as {wanted} (column {})",

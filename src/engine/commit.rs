@@ -21,7 +21,7 @@ use crate::engine::{Engine, LEAST_STORE_TIME, Request, events};
 use crate::protocol::clock::EpochMillis;
 use crate::protocol::journal::Journal;
 use crate::protocol::record::{
-    Basis, Completion, Final, Found, Omission, Owner, RELEASED, Record, RecordWrite, StoredOutcome,
+    Completion, Final, Found, Omission, Owner, RELEASED, Record, RecordWrite, StoredOutcome,
     Takeover,
 };
 use crate::protocol::{Asking, Decision, decide};
@@ -76,7 +76,7 @@ impl Engine {
         let unless_dropped = OnDrop::new(left);
         let mut record = Final {
             completion: self.completion_of(request, hold, outcome).await,
-            basis: Basis::Claimed,
+            claim: None,
         };
         let until = hold.lease - self.settings.skew_margin;
         let token = hold.owner.as_str().to_owned();
@@ -442,6 +442,7 @@ impl Engine {
             until,
             started_at,
             mut found,
+            ..
         } = attempt;
         // A handler that outlived its deadline needs time to commit, too.
         let until = if self.settings.work_goes_on(&request.options) {
@@ -459,23 +460,17 @@ impl Engine {
             let asking = Asking::new(&owner, request.fingerprint.as_ref(), now);
             let decision = decide(found.as_ref(), asking, &self.settings.rules());
             let asked = decision.key_generation(found.as_ref());
-            let (basis, number) = match decision {
+            request.keep_longer(&mut completion, decision.is_to_be_kept(found.as_ref()));
+            let (over, number) = match decision {
                 Decision::Create | Decision::TakeOver { .. } if keys.differ_from(asked) => {
                     return Err(self.in_flight(request, Duration::ZERO));
                 }
-                Decision::Create => {
-                    let claim = self.new_claim(request, &owner, 1, started_at);
-                    (Basis::Absent(claim), 1)
-                }
+                Decision::Create => (None, 1),
                 Decision::TakeOver {
                     seen,
                     mode,
                     attempt,
-                } => {
-                    let claim = self.new_claim(request, &owner, attempt, started_at);
-                    let seen = seen.clone();
-                    (Basis::Version { seen, mode, claim }, attempt)
-                }
+                } => (Some((seen.clone(), mode)), attempt),
                 Decision::Replay(record) | Decision::ReplayFailure(record) => {
                     keys.compare(asked);
                     return Ok(Applied::Replay(Box::new(record.clone())));
@@ -488,7 +483,9 @@ impl Engine {
                     return Err(obstacle);
                 }
             };
-            let mut record = Final { completion, basis };
+            let claim = self.new_claim(request, &owner, number, started_at);
+            let claim = Some(RecordWrite::claim(claim, over));
+            let mut record = Final { completion, claim };
             let token = format!("{}-{round}", owner.as_str());
             let end = request.options.store_end();
             let sent = self.send_final(&mut record, token, &writes, until, end);
@@ -503,7 +500,8 @@ impl Engine {
                 }
                 Ok(Committed::Fenced(other)) => FencedOff::Met(other.clone()),
                 _ if has_silent => {
-                    let fenced = self.fence_off(request, &record.basis, found.as_ref(), until);
+                    let claim = record.claim.as_ref();
+                    let fenced = self.fence_off(request, claim, found.as_ref(), until);
                     Box::pin(fenced).await
                 }
                 _ => FencedOff::Never,
@@ -579,7 +577,7 @@ impl Drop for DerivedKeys<'_> {
     }
 }
 
-/// Says what became of a commit without a claim.
+/// The state of a commit without a claim after its last send.
 #[derive(Debug)]
 enum FencedOff {
     /// No send of it applied, and none can any more.
@@ -593,41 +591,34 @@ enum FencedOff {
 }
 
 impl Engine {
-    /// Writes a released record on the basis of the commit: where no record was, or over the version
-    /// that it would have taken over. If that applies, no send of the commit has applied, and none
-    /// can: its basis is gone for as long as a request can be late.
+    /// Writes a released record instead of the commit's claim: where no record was, or over the
+    /// version that it would have taken over. If that applies, no send of the commit has applied, and
+    /// none can: its claim is refused for as long as a request can be late.
     async fn fence_off(
         &self,
         request: &Request,
-        basis: &Basis,
+        claim: Option<&RecordWrite>,
         found: Option<&Found>,
         until: EpochMillis,
     ) -> FencedOff {
-        let Ok(tombstone) = Owner::random() else {
+        // The claim's own release ends the sends of a commit under a claim.
+        let (Ok(tombstone), Some(mut write)) = (Owner::random(), claim.cloned()) else {
             return FencedOff::Unknown;
         };
-        let (claim, over) = match basis {
-            // The claim's own release ends the sends of a commit under a claim.
-            Basis::Claimed => return FencedOff::Unknown,
-            Basis::Absent(claim) => (claim, None),
-            Basis::Version { seen, mode, claim } => (claim, Some((seen.clone(), *mode))),
+        // A record that is bound to a payload stays bound to it, and no other one is.
+        let kept = found.filter(|_| match &write {
+            RecordWrite::TakeOver { mode, .. } => *mode != Takeover::Fresh,
+            _ => false,
+        });
+        let kept = kept.and_then(|found| found.content.as_ref().ok());
+        let (RecordWrite::Create(claim) | RecordWrite::TakeOver { claim, .. }) = &mut write else {
+            return FencedOff::Unknown;
         };
         let now = self.moment();
         let mut released = self.new_claim(request, &tombstone, claim.attempt, now.time);
         released.lease = RELEASED;
-        // A record that is bound to a payload stays bound to it, and no other one is.
-        let resumes = |(_, mode): &(_, Takeover)| *mode != Takeover::Fresh;
-        let kept = found.filter(|_| over.as_ref().is_some_and(resumes));
-        let kept = kept.and_then(|found| found.content.as_ref().ok());
         released.fingerprint = kept.and_then(|record| record.fingerprint.clone());
-        let write = match over {
-            None => RecordWrite::Create(released),
-            Some((seen, mode)) => RecordWrite::TakeOver {
-                seen,
-                mode,
-                claim: released,
-            },
-        };
+        let claim = std::mem::replace(claim, released);
         let deadline = request.store_deadline(now, until, self.settings.store_timeout);
         // The other half is for the read, where this write can't be made.
         let half = now.instant + (deadline - now.instant) / 2;

@@ -2,7 +2,6 @@
 //! claimless form ends with its commit.
 
 use std::borrow::Cow;
-use std::time::Duration;
 
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
@@ -84,10 +83,7 @@ impl Engine {
                     Disposition::Release(_) => Ok(Ended::Done),
                     // Nothing final became of it: the next delivery goes on undoing. A caller that took its own
                     // answer or permanent error for the end would leave the saga half undone.
-                    _ => Err(Error::InFlight {
-                        retry_after: Duration::ZERO,
-                        lease: Duration::ZERO,
-                    }),
+                    _ => Err(Error::Compensating),
                 }
             }
         }
@@ -205,7 +201,8 @@ impl Engine {
     ) -> Result<Ended, Obstacle> {
         let writes = claim.collected().close();
         if !writes.is_empty() && matches!(disposition, Disposition::Complete(_)) {
-            let owner = Owner::random().map_err(Error::Entropy)?;
+            let owner = Owner::random()
+                .map_err(|error| Obstacle::NotCommitted(StoreError::Unavailable(error.into())))?;
             let until = claim.until();
             let now = self.clock.now();
             let until = until.unwrap_or(now + self.settings.lease);

@@ -26,8 +26,7 @@ pub enum Error<E> {
     /// An earlier attempt failed permanently, and this is its failure, replayed.
     #[error("an earlier attempt failed permanently: {}{}", unlinked(&.0.message), see!("failed"))]
     Failed(Failure),
-    /// Another attempt is running; or the handler returned a success or a permanent error while its saga
-    /// still compensates, which the next delivery goes on with.
+    /// Another attempt is running.
     #[error("another attempt is in flight: retry {}{}", when(*.retry_after), see!("in-flight"))]
     InFlight {
         /// The time after which to ask again: until the other attempt's lease ends, but at most
@@ -37,6 +36,10 @@ pub enum Error<E> {
         /// The time until the other attempt's lease ends.
         lease: Duration,
     },
+    /// The handler returned a success or a permanent error while its saga still compensates. Its claim was
+    /// released, and the next delivery goes on with the saga.
+    #[error("the saga still compensates: retry now{}", see!("in-flight"))]
+    Compensating,
     /// The key was first used with another payload: the sender must choose a new key.
     #[error(
         "the idempotency key was first used with another payload: send a new key with a new request{}", see!("mismatch")
@@ -82,6 +85,9 @@ pub enum Error<E> {
         reason: Omission,
         /// The time when it was done, where the record has it.
         completed_at: Option<SystemTime>,
+        /// The handler of this call ran, too: its lease was over, and the outcome is a successor's; or its
+        /// own answer has no JSON form.
+        handler_ran: bool,
     },
     /// The handler succeeded, and its outcome could not be recorded: only where the setting asks to
     /// report this. Also where the runtime shut down and cut a
@@ -150,6 +156,7 @@ impl Obstacle {
             Self::Handler(never) => match never {},
             Self::Failed(failure) => Error::Failed(failure),
             Self::InFlight { retry_after, lease } => Error::InFlight { retry_after, lease },
+            Self::Compensating => Error::Compensating,
             Self::Mismatch => Error::Mismatch,
             Self::Interrupted { since } => Error::Interrupted { since },
             Self::Exhausted { attempts } => Error::Exhausted { attempts },
@@ -159,9 +166,11 @@ impl Obstacle {
             Self::OutcomeOmitted {
                 reason,
                 completed_at,
+                handler_ran,
             } => Error::OutcomeOmitted {
                 reason,
                 completed_at,
+                handler_ran,
             },
             Self::Unrecorded(error) => Error::Unrecorded(error),
             Self::Refused(refusal) => Error::Refused(refusal),
@@ -183,7 +192,7 @@ impl<E> Error<E> {
         match self {
             Self::Handler(_) => (ErrorKind::HandlerFailed, "handler_failed"),
             Self::Failed(_) => (ErrorKind::Failed, "failure_replayed"),
-            Self::InFlight { .. } => (ErrorKind::InFlight, "in_flight"),
+            Self::InFlight { .. } | Self::Compensating => (ErrorKind::InFlight, "in_flight"),
             Self::Mismatch => (ErrorKind::Mismatch, "mismatch"),
             Self::Interrupted { .. } => (ErrorKind::Interrupted, "interrupted"),
             Self::Exhausted { .. } => (ErrorKind::Exhausted, "exhausted"),
@@ -243,7 +252,11 @@ impl<E> Error<E> {
     /// [claimless form](crate::Idempotency::claimless) it may have run after any error, and nothing
     /// that it wrote was committed.
     pub fn handler_ran(&self) -> bool {
-        self.kind().facts().1
+        match self {
+            Self::Compensating => true,
+            Self::OutcomeOmitted { handler_ran, .. } => *handler_ran,
+            error => error.kind().facts().1,
+        }
     }
 
     /// Returns a word for logs and metrics, one of a small fixed set.
@@ -260,7 +273,7 @@ pub enum ErrorKind {
     HandlerFailed,
     /// An earlier attempt failed permanently.
     Failed,
-    /// Another attempt is running.
+    /// Another attempt is running, or a saga still compensates.
     InFlight,
     /// The key was first used with another payload.
     Mismatch,
@@ -339,7 +352,7 @@ impl ErrorKind {
     }
 }
 
-/// Says when to retry, in minutes and whole seconds, rounded up.
+/// Returns the words for when to retry, in minutes and whole seconds, rounded up.
 fn when(retry_after: Duration) -> String {
     let seconds = retry_after.as_millis().div_ceil(1_000);
     match (seconds / 60, seconds % 60) {

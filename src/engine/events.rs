@@ -9,7 +9,7 @@ use crate::engine::error::{Error, Obstacle, Uncommitted};
 use crate::engine::fence::{Fence, Hold};
 use crate::engine::metrics::Count;
 use crate::engine::request::Seen;
-use crate::protocol::key::RecordId;
+use crate::protocol::key::{KeyError, RecordId};
 use crate::protocol::record::{Completion, Record, RecordWrite, Status, StoredOutcome};
 use crate::store::StoreError;
 
@@ -58,6 +58,12 @@ pub(super) fn refused(request: &Request, error: &Obstacle) {
         }
         _ => tracing::warn!(event, operation, %key, attempt, age_ms, "idempotency"),
     }
+}
+
+/// Reports a request whose key can't be used, so that no record has its id.
+pub(super) fn unusable(operation: &str, error: &KeyError) {
+    let event = error.code();
+    tracing::warn!(event, operation, "idempotency");
 }
 
 fn refusal(error: &Obstacle) -> Option<Count> {

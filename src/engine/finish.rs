@@ -79,8 +79,7 @@ impl Engine {
     }
 
     /// Stores a failure that no retry will fix, under the fence. Failures are short, so they are
-    /// kept whatever the limit; one behind effects for as long as an outcome, since a retry behind it
-    /// would fire the steps again, without their journal.
+    /// kept whatever the limit.
     pub(super) async fn fail(
         &self,
         request: &Request,
@@ -89,10 +88,7 @@ impl Engine {
         failure: &Failure,
     ) -> Result<Fence, StoreError> {
         let mut completion = self.failure_of(request, &hold.owner, failure);
-        if claim.is_to_be_kept() {
-            let retention = request.retention.max(self.settings.failure_retention);
-            completion.expiration = (completion.completed_at + retention).ceil_seconds();
-        }
+        request.keep_longer(&mut completion, claim.is_to_be_kept());
         self.finish(request, hold, completion).await
     }
 

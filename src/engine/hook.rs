@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::protocol::causes::{HandlerError, name_causes_of};
 use crate::protocol::record::{error_kind, error_text};
 
-/// Says for the log why a hook gave no answer.
+/// The reason, for the log, why a hook gave no answer.
 pub(crate) type Problem = Cow<'static, str>;
 
 /// Names an error of a hook by its type; by its text, which may quote a payload, where `quotes` says

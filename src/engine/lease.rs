@@ -11,7 +11,7 @@ use crate::engine::time::{LONGEST, Moment};
 use crate::engine::{Engine, Request, events};
 use crate::protocol::OnCrash;
 use crate::protocol::clock::{EpochMillis, EpochSeconds};
-use crate::protocol::record::{Found, NewClaim, Owner, RecordWrite, Renewal};
+use crate::protocol::record::{Found, NewClaim, Owner, RecordWrite};
 use crate::store::{Answer, StoreError};
 
 /// The renewals in the time of one lease: two may fail before it is over.
@@ -153,14 +153,12 @@ impl Engine {
         limit: Duration,
     ) -> Result<bool, StoreError> {
         let stored = next + self.settings.skew_margin;
-        let expiration = self.expiration(request, stored);
-        let (id, owner) = (request.id.clone(), hold.owner.clone());
-        let renewal = RecordWrite::from(Renewal {
-            id,
-            owner,
+        let renewal = RecordWrite::Renew {
+            id: request.id.clone(),
+            owner: hold.owner.clone(),
             lease: stored,
-            expiration,
-        });
+            expiration: self.expiration(request, stored),
+        };
         let deadline = request.store_deadline(now, until, limit);
         let send = || self.store.write(&renewal, deadline);
         let turns = Turns::End(&self.pace, &request.id);

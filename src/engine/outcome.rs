@@ -110,7 +110,7 @@ impl Engine {
     ) -> Completion {
         let (mut completion, large) = self.completed(request, hold, outcome);
         if let Some(text) = large {
-            let until = completion.expiration;
+            let until = request.longest(&completion);
             completion.outcome = Box::pin(self.pack(request, hold, &text, until)).await;
         }
         completion
@@ -253,7 +253,15 @@ impl Engine {
                 events::refused(&request, &error);
                 Err(error)
             }
-            Err(error @ Error::OutcomeOmitted { .. }) => Err(error),
+            Err(Error::OutcomeOmitted {
+                reason,
+                completed_at,
+                ..
+            }) => Err(Error::OutcomeOmitted {
+                reason,
+                completed_at,
+                handler_ran: true,
+            }),
             Err(_) => Err(Error::LeaseLost),
         }
     }
@@ -269,6 +277,7 @@ impl Engine {
         let omitted = |reason| Error::OutcomeOmitted {
             reason,
             completed_at: record.completed_at.map(Into::into),
+            handler_ran: false,
         };
         let unpacked = match &record.outcome {
             Some(StoredOutcome::Inline(text)) if is_failure => {

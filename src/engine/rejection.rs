@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::engine::error::{ErrorKind, Obstacle};
 
-/// Says why a message or an event is rejected: no retry will fix it.
+/// The reason why a message or an event is rejected: no retry will fix it.
 ///
 /// A message of a batch is reported, so that its source moves it aside by its own policy; the
 /// invocation of an event fails. Or the layer's hook `on_rejected` takes it, where it is set.

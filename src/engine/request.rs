@@ -12,10 +12,11 @@ use crate::engine::metrics::Meter;
 use crate::engine::time::Moment;
 use crate::engine::{Engine, Options, REPLY_TIME};
 use crate::protocol::Decision;
-use crate::protocol::clock::EpochMillis;
+use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{Key, KeyError, RecordId};
-use crate::protocol::record::{Found, Owner, RecordWrite};
+use crate::protocol::record::{Completion, Found, Owner, RecordWrite};
+use crate::store::grouped::Groups;
 use crate::store::{Answer, StoreError};
 
 /// The least retention of one operation: a shorter one would not outlast a retry.
@@ -41,7 +42,10 @@ pub(crate) struct Request {
     pub(super) operation: Arc<str>,
     pub(super) id: RecordId,
     pub(super) fingerprint: Option<Fingerprint>,
+    /// The time for which this outcome is kept.
     pub(super) retention: Duration,
+    /// The time for which other outcomes of the key are kept.
+    usual_retention: Duration,
     pub(super) options: Options,
     pub(super) meter: Arc<Meter>,
     /// The fields that logs have of the record that was met last.
@@ -88,6 +92,7 @@ impl Request {
             id,
             fingerprint,
             retention,
+            usual_retention: retention,
             options,
             meter,
             seen: Mutex::default(),
@@ -112,6 +117,7 @@ impl Request {
             id: self.id.clone(),
             fingerprint: self.fingerprint.clone(),
             retention: self.retention,
+            usual_retention: self.usual_retention,
             options: self.options.without_batch(),
             meter: Arc::clone(&self.meter),
             seen: Mutex::new(self.seen()),
@@ -127,6 +133,21 @@ impl Request {
         limit: Duration,
     ) -> Instant {
         now.store_deadline(until, limit, self.options.store_end())
+    }
+
+    /// Keeps the record of a failure, or of an answer with its own retention, as long as another outcome,
+    /// where it is to be kept: without its journal, a retry would fire the steps again, or derive the first
+    /// keys.
+    pub(super) fn keep_longer(&self, completion: &mut Completion, is_to_be_kept: bool) {
+        if is_to_be_kept {
+            completion.expiration = self.longest(completion);
+        }
+    }
+
+    /// Returns the time until which the record of a completion is kept at the longest.
+    pub(super) fn longest(&self, completion: &Completion) -> EpochSeconds {
+        let usual = completion.completed_at + self.usual_retention;
+        completion.expiration.max(usual.ceil_seconds())
     }
 
     /// Notes the record that was met.
@@ -229,37 +250,40 @@ impl Engine {
         stop.map_or(limit, |stop| limit.min(stop - Instant::now()))
     }
 
-    /// Sends a write: with its batch's group, where it has one, else alone.
+    /// Returns the groups that a request's writes and reads leave with: its batch's, or the engine's.
+    fn groups<'a>(&'a self, request: &'a Request) -> Option<&'a Groups> {
+        if request.options.is_batch() {
+            request.options.groups()
+        } else {
+            self.groups.as_ref()
+        }
+    }
+
+    /// Sends a write: in a group, where there are groups, else alone.
     pub(super) async fn write(
         &self,
         request: &Request,
         write: &RecordWrite,
         deadline: Instant,
     ) -> Result<Answer, StoreError> {
-        #[cfg(feature = "batch")]
-        if let Some(groups) = request.options.groups() {
-            let answer = groups.write(write, deadline).await;
-            request.note_claim(write, &answer);
-            return answer;
-        }
-        let answer = self.store.write(write, deadline).await;
+        let answer = match self.groups(request) {
+            Some(groups) => groups.write(write, deadline).await,
+            None => self.store.write(write, deadline).await,
+        };
         request.note_claim(write, &answer);
         answer
     }
 
-    /// Reads the request's record: with its batch's group, where it has one, else alone.
+    /// Reads the request's record, as [`write`](Self::write) sends a write.
     pub(super) async fn read(
         &self,
         request: &Request,
         deadline: Instant,
     ) -> Result<Option<Found>, StoreError> {
-        #[cfg(feature = "batch")]
-        if let Some(groups) = request.options.groups() {
-            let found = groups.load(&request.id, deadline).await;
-            request.note(&found);
-            return found;
-        }
-        let found = self.store.load(&request.id, deadline).await;
+        let found = match self.groups(request) {
+            Some(groups) => groups.load(&request.id, deadline).await,
+            None => self.store.load(&request.id, deadline).await,
+        };
         request.note(&found);
         found
     }

@@ -85,7 +85,8 @@ impl Run {
     }
 
     /// Sets how long the outcome of this run is kept. Without a claim, never so short that a late
-    /// copy of the commit could outlive it.
+    /// copy of the commit could outlive it; the record that the commit meets decides whether it is kept
+    /// longer.
     #[cfg(feature = "http")]
     pub(crate) fn keep_for(&mut self, retention: Duration) {
         let retention = retention.max(SHORTEST_RETENTION);
@@ -308,7 +309,7 @@ impl Run {
         if let Protection::Claimed(request, _) | Protection::Claimless(request, _) =
             &self.protection
         {
-            request.meter.count(Count::TooLate);
+            events::refused(request, &Error::TooLate);
         }
         ending(times, async { drop(self.not_started().await) }).await;
         Err(Error::TooLate)

@@ -10,11 +10,10 @@ use crate::engine::places::{CalledBy, Place};
 use crate::protocol::clock::EpochMillis;
 use crate::protocol::key::DEFAULT_MAX_TOKEN_CHARS;
 use crate::protocol::{OnCrash, Rules};
+use crate::store::grouped::Groups;
 
 #[cfg(feature = "batch")]
 use crate::protocol::record::Owners;
-#[cfg(feature = "batch")]
-use crate::store::grouped::Groups;
 #[cfg(feature = "batch")]
 use crate::store::{DynStore, GROUP};
 
@@ -232,14 +231,55 @@ pub struct Settings {
     /// source itself gives its messages and events. The hash of an identity of several parts has 64.
     pub max_token_chars: usize,
     /// The number of detached runs that may go on at a time: those of
-    /// [`run_detached`](crate::Idempotency::run_detached), and of the HTTP layer outside Lambda.
+    /// [`run_detached`](crate::Idempotency::run_detached), and of the HTTP layer where no deadline
+    /// [ends](crate::AtDeadline::End) its handlers: outside Lambda, and on Managed Instances.
     /// Default: 1,024. One more is answered with [`Error::Overloaded`](crate::Error::Overloaded)
     /// before a claim is tried.
     ///
     /// Clients that hang up don't end their runs, so without a limit a server has no bound on what
     /// it holds.
     pub detached_limit: NonZeroU32,
-    /// Logs the text of each error of a handler (the event `handler_failed`) and of a hook
+    /// Sends claims, completions, releases and reads of concurrent calls in groups: a process that
+    /// works for many at once pays a fraction of the CPU for each. Default: off.
+    ///
+    /// Set it where one process has many requests under way: a server, or a function that runs
+    /// several invocations at once. A function that has one invocation at a time gains nothing, and
+    /// pays next to nothing. The layers for batches group the writes of a batch by themselves.
+    ///
+    /// - A request leaves at once where none of its kind is under way. What arrives meanwhile leaves
+    ///   when that one has its answer, when it is 25, or after 250 ms: it waits for one round trip to
+    ///   the table at the most, and then for its own. So does a duplicate whose outcome a
+    ///   [`CachedStore`](crate::store::CachedStore) has; it takes no request all the same. Where
+    ///   requests have met lately, one yields to the runtime once before it leaves: those that the
+    ///   same answer woke join it.
+    /// - A write that leaves in a group is conditional, and is answered, as by itself. Two requests
+    ///   for one record never share a group: the second leaves at once, alone, so that a key that
+    ///   many ask for slows no other. Takeovers, renewals, commits, steps, large outcomes and what
+    ///   dropped runs have left leave alone, too.
+    /// - On DynamoDB, groups need `dynamodb:PartiQLInsert`, `dynamodb:PartiQLUpdate` and
+    ///   `dynamodb:BatchGetItem`. Without them requests leave alone, with one warning. They cost what
+    ///   single requests cost.
+    /// - A group is sent by its own task, so that it does not matter which call is dropped, or is not
+    ///   polled: a request that waits is taken out of its group, and one that has left may apply, as
+    ///   without groups. One that did not leave in its time fails as
+    ///   [`StoreError::NotSent`](crate::store::StoreError::NotSent).
+    ///
+    /// The clones of an engine share their groups.
+    ///
+    /// ```
+    /// # use lambda_idempotency::{Idempotency, Key, store::MemoryStore};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let once = Idempotency::builder(MemoryStore::new())
+    ///     .namespace("payments")
+    ///     .settings(|settings| settings.group_requests = true)
+    ///     .build()?;
+    /// let charge = |order: &'static str| once.run(Key::new("charge", order), None, |_| async { Ok::<_, std::io::Error>(7) });
+    /// let (first, second, third) = tokio::join!(charge("A-1"), charge("A-2"), charge("A-3"));
+    /// assert_eq!((first?.into_inner(), second?.into_inner(), third?.into_inner()), (7, 7, 7));
+    /// # Ok(()) }
+    /// ```
+    pub group_requests: bool,
+    /// Logs the text of each error that a handler returns (the event `handler_failed`) and of a hook
     /// (`hook_failed`), and the parser's whole message for a body that doesn't decode. Default: off,
     /// and logs have the error's type, the place in the body and the name of a field that is
     /// missing.
@@ -286,6 +326,7 @@ impl Settings {
             inline_limit: 8 * 1_024,
             max_token_chars: DEFAULT_MAX_TOKEN_CHARS,
             detached_limit: DETACHED_LIMIT,
+            group_requests: false,
             log_errors: false,
             retention: None,
             lease: host.longest(),
@@ -380,9 +421,16 @@ impl Options {
         }
     }
 
-    #[cfg(feature = "batch")]
+    /// Returns the groups of the request's batch, where it has some.
+    #[cfg_attr(
+        not(feature = "batch"),
+        expect(clippy::unused_self, reason = "there is no batch")
+    )]
     pub(super) fn groups(&self) -> Option<&Groups> {
-        self.batch.as_ref()?.groups.as_ref()
+        #[cfg(feature = "batch")]
+        return self.batch.as_ref()?.groups.as_ref();
+        #[cfg(not(feature = "batch"))]
+        None
     }
 
     /// Returns the instant from which on a message of a batch may not start.

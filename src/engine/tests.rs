@@ -2,11 +2,11 @@
 
 use std::convert::Infallible;
 use std::ops::Deref;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use scripted::{Script, Scripted};
+use scripted::{Replies, Script, Scripted};
 use tokio::time::{Instant, sleep};
 
 use crate::engine::error::Error;

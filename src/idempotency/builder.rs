@@ -18,6 +18,7 @@ use crate::protocol::clock::{Clock, SystemClock};
 use crate::protocol::key::Namespace;
 use crate::protocol::record::Owners;
 use crate::setup::BuildError;
+use crate::store::grouped::Groups;
 use crate::store::{DynStore, Store};
 
 #[cfg(feature = "test-util")]
@@ -281,9 +282,12 @@ impl Builder {
             (namespace, None)
         };
         let detached = DetachedRuns::up_to(settings.detached_limit);
+        let groups = settings.group_requests;
+        let groups = groups.then(|| Groups::new(Arc::clone(&self.store), false));
         Ok(Idempotency::of(Engine {
             deadlines: Deadlines::of_process(self.clock.now()),
             store: self.store,
+            groups,
             clock: self.clock,
             namespace,
             settings,
@@ -365,7 +369,7 @@ pub(super) fn is_thrown() -> bool {
 }
 
 impl Idempotency {
-    /// Tells whether the kill switch is thrown.
+    /// Tells whether the kill switch is on.
     #[cfg(feature = "http")]
     pub(crate) fn is_disabled(&self) -> bool {
         self.engine.disabled

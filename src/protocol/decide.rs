@@ -1,13 +1,14 @@
 //! Decides what to do about a key, and settles a completion whose fence did not hold.
 
+use std::fmt;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::protocol::clock::EpochMillis;
 use crate::protocol::fingerprint::Fingerprint;
-use crate::protocol::journal::{StepEntry, StepResult, StepState};
+use crate::protocol::journal::{Journal, StepEntry, StepState};
 use crate::protocol::record::{
-    Completion, Found, LAYOUT, NOT_STARTED, Owner, Record, Status, Takeover, Version,
+    Completion, Found, LAYOUT, NOT_STARTED, Omission, Owner, Record, Status, Takeover, Version,
 };
 
 #[cfg(test)]
@@ -130,19 +131,30 @@ pub enum Decision<'a> {
 }
 
 impl Decision<'_> {
-    /// Returns the generation of derived keys of the attempt that this decision about a record lets
-    /// begin, or of those before it.
-    pub(crate) fn key_generation(&self, found: Option<&Found>) -> u32 {
+    /// Returns the journal of the attempt that this decision about a record lets begin, or of those
+    /// before it; `None` where it starts without.
+    fn journal<'f>(&self, found: Option<&'f Found>) -> Option<&'f Journal> {
         match self {
             Self::Create
             | Self::TakeOver {
                 mode: Takeover::Fresh,
                 ..
-            } => 0,
-            _ => found
-                .and_then(|found| found.content.as_ref().ok())
-                .map_or(0, |record| record.journal.key_generation()),
+            } => None,
+            _ => {
+                let record = found?.content.as_ref().ok()?;
+                Some(&record.journal)
+            }
         }
+    }
+
+    /// Returns the generation of that attempt's derived keys.
+    pub(crate) fn key_generation(&self, found: Option<&Found>) -> u32 {
+        self.journal(found).map_or(0, Journal::key_generation)
+    }
+
+    /// Tells whether the final record of that attempt [is to be kept](Journal::is_to_be_kept).
+    pub(crate) fn is_to_be_kept(&self, found: Option<&Found>) -> bool {
+        self.journal(found).is_some_and(Journal::is_to_be_kept)
     }
 }
 
@@ -308,18 +320,29 @@ pub fn settle<'a>(
 
 /// The decision about a step.
 #[doc(hidden)]
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StepDecision<'a> {
     /// Record it as pending, then let its effect happen.
     Fire,
     /// Its effect happened, with this result.
-    Skip(&'a StepResult),
+    Skip(&'a Result<String, Omission>),
     /// It may have happened, and the policy wants an operator to look.
     Interrupted {
         /// The time when it began.
         since: EpochMillis,
     },
+}
+
+/// Shows no result: it may hold anything.
+impl fmt::Debug for StepDecision<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fire => f.write_str("Fire"),
+            Self::Skip(_) => f.write_str("Skip(..)"),
+            Self::Interrupted { since } => write!(f, "Interrupted({since:?})"),
+        }
+    }
 }
 
 /// Decides what to do about a step, given its entry. The function is pure.

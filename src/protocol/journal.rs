@@ -58,53 +58,25 @@ pub struct StepEntry {
 }
 
 /// The state of a step.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StepState {
     /// Its effect was about to fire; it may have happened.
     Pending,
-    /// Its effect happened, with this result.
-    Confirmed(StepResult),
+    /// Its effect happened, with this result: its JSON text, or why it was not kept.
+    Confirmed(Result<String, Omission>),
     /// Its effect did not happen.
     Failed,
 }
 
-/// The result of a step's effect, as it is stored.
-#[derive(Clone, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum StepResult {
-    /// Its JSON text.
-    Text(String),
-    /// It could not be kept.
-    Omitted(Omission),
-}
-
 /// Shows no result: it may hold anything.
-impl fmt::Debug for StepResult {
+impl fmt::Debug for StepState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Text(text) => write!(f, "Text({} bytes)", text.len()),
-            Self::Omitted(reason) => f.debug_tuple("Omitted").field(reason).finish(),
-        }
-    }
-}
-
-/// One step's entry, to be written.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct StepNote {
-    /// The step.
-    pub name: String,
-    /// Its new entry.
-    pub entry: StepEntry,
-}
-
-impl StepNote {
-    /// Makes a note of this entry for the step of this name.
-    pub fn new(name: impl Into<String>, entry: StepEntry) -> Self {
-        Self {
-            name: name.into(),
-            entry,
+            Self::Pending => f.write_str("Pending"),
+            Self::Confirmed(Ok(text)) => write!(f, "Confirmed({} bytes)", text.len()),
+            Self::Confirmed(Err(reason)) => f.debug_tuple("Confirmed").field(reason).finish(),
+            Self::Failed => f.write_str("Failed"),
         }
     }
 }
@@ -127,15 +99,14 @@ impl Journal {
         self.steps.is_empty()
     }
 
-    /// Tells whether a store may write this note: it is newer than the entry of the same step.
-    pub(crate) fn takes(&self, note: &StepNote) -> bool {
-        let known = self.get(&note.name).map_or(0, |entry| entry.revision);
-        known < note.entry.revision
+    /// Tells whether a store may write this entry: it is newer than that of the same step.
+    pub(crate) fn takes(&self, name: &str, entry: &StepEntry) -> bool {
+        self.get(name).map_or(0, |known| known.revision) < entry.revision
     }
 
     /// Puts an entry instead of the earlier one.
-    pub fn put(&mut self, note: StepNote) {
-        self.steps.insert(note.name, note.entry);
+    pub fn put(&mut self, name: impl Into<String>, entry: StepEntry) {
+        self.steps.insert(name.into(), entry);
     }
 
     /// Returns how often an operator gave the request new derived keys: 0 for those that it had first.
@@ -144,12 +115,20 @@ impl Journal {
         self.get(KEYS).map_or(0, |entry| entry.tries)
     }
 
-    /// Makes the note that gives the request new derived keys, in place of those that its attempts had.
+    /// Tells whether its record is kept as long as an outcome, once it is final: it says that the effect of a
+    /// step may have happened, whether or not a saga has undone it, or that an operator gave the request new
+    /// derived keys.
+    pub(crate) fn is_to_be_kept(&self) -> bool {
+        let mut steps = self.iter().filter(|(name, _)| is_step_name(name));
+        self.key_generation() > 0 || steps.any(|(_, entry)| entry.state != StepState::Failed)
+    }
+
+    /// Makes the entry that gives the request new derived keys, in place of those that its attempts had.
     #[doc(hidden)]
-    pub fn next_keys(&self, at: EpochMillis) -> StepNote {
+    pub fn next_keys(&self, at: EpochMillis) -> (String, StepEntry) {
         let begun = StepEntry::begun(self.get(KEYS), at);
-        let counted = StepState::Confirmed(StepResult::Text("null".to_owned()));
-        StepNote::new(KEYS, begun.ended(counted, None, at))
+        let counted = StepState::Confirmed(Ok("null".to_owned()));
+        (KEYS.to_owned(), begun.ended(counted, None, at))
     }
 
     /// Estimates how many bytes it takes, in a store or in memory.
@@ -174,6 +153,16 @@ impl Journal {
         let count = others.filter(|other| *other != name).count() + unnoted;
         let bytes = self.size() + their_bytes - self.get(name).map_or(0, |entry| entry.size(name));
         count < MAX_STEPS && bytes + largest(name) <= MAX_JOURNAL_BYTES
+    }
+}
+
+/// Of several entries of one step, the last one stays.
+impl<N: Into<String>> FromIterator<(N, StepEntry)> for Journal {
+    fn from_iter<I: IntoIterator<Item = (N, StepEntry)>>(entries: I) -> Self {
+        let entries = entries.into_iter();
+        Self {
+            steps: entries.map(|(name, entry)| (name.into(), entry)).collect(),
+        }
     }
 }
 
@@ -216,7 +205,7 @@ impl StepEntry {
 
     fn size(&self, name: &str) -> usize {
         let result = match &self.state {
-            StepState::Confirmed(StepResult::Text(text)) => text.len(),
+            StepState::Confirmed(Ok(text)) => text.len(),
             // It may still get one.
             StepState::Pending => MAX_STEP_RESULT_BYTES,
             _ => 0,
@@ -302,8 +291,7 @@ impl Journal {
     /// be compensating, and must not go forward again.
     pub(crate) fn checked(self, goes_on: bool) -> Result<Self, String> {
         if goes_on
-            && let Some(StepState::Confirmed(StepResult::Text(text))) =
-                self.get(SAGA).map(|entry| &entry.state)
+            && let Some(StepState::Confirmed(Ok(text))) = self.get(SAGA).map(|entry| &entry.state)
         {
             let state = serde_json::from_str::<SagaState>(text);
             state.map_err(|error| format!("`step:{SAGA}`: {}", unquoted(&error)))?;
@@ -316,9 +304,7 @@ impl SagaState {
     /// Reads the state; `None` where no saga was begun. One that was erased has no more to say.
     pub(crate) fn of(journal: &Journal) -> Option<Self> {
         Some(match &journal.get(SAGA)?.state {
-            StepState::Confirmed(StepResult::Text(text)) => {
-                serde_json::from_str(text).unwrap_or_default()
-            }
+            StepState::Confirmed(Ok(text)) => serde_json::from_str(text).unwrap_or_default(),
             _ => Self {
                 is_erased: true,
                 ..Self::default()
@@ -328,17 +314,12 @@ impl SagaState {
 
     /// Tells whether it is compensated: each step that was confirmed is undone, or was settled as failed.
     pub(crate) fn is_undone(&self, journal: &Journal) -> bool {
-        let state = |name: &str| journal.get(name).map(|entry| &entry.state);
-        let is_undone = |step: &str| {
-            state(step) == Some(&StepState::Failed)
-                || matches!(state(&undo_of(step)), Some(StepState::Confirmed(_)))
-        };
         if self.is_erased {
             // Its list of them is erased, too: each step counts.
             let mut steps = journal.iter().filter(|(name, _)| is_step_name(name));
-            return steps.all(|(step, _)| is_undone(step));
+            return steps.all(|(step, _)| is_undone(journal, step));
         }
-        self.failure.is_some() && self.confirmed.iter().all(|step| is_undone(step))
+        self.failure.is_some() && self.confirmed.iter().all(|step| is_undone(journal, step))
     }
 
     /// Tells whether an operator must settle an entry, and has not done so.
@@ -346,4 +327,12 @@ impl SagaState {
         let entry = self.stuck.as_ref().and_then(|name| journal.get(name));
         entry.is_some_and(|entry| entry.state == StepState::Pending)
     }
+}
+
+/// Tells whether nothing is left to undo of a confirmed step: its undo is confirmed, or it was settled as
+/// failed.
+pub(crate) fn is_undone(journal: &Journal, step: &str) -> bool {
+    let state = |name: &str| journal.get(name).map(|entry| &entry.state);
+    state(step) == Some(&StepState::Failed)
+        || matches!(state(&undo_of(step)), Some(StepState::Confirmed(_)))
 }

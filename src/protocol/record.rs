@@ -14,8 +14,7 @@ pub(crate) use crate::protocol::outcome::{error_kind, error_text};
 pub use crate::protocol::owner::Owner;
 pub(crate) use crate::protocol::owner::Owners;
 pub use crate::protocol::record::writes::{
-    Amendment, Basis, Completion, Ended, Final, Intervention, NewClaim, RecordWrite, Release,
-    Renewal, Takeover,
+    Completion, Ended, Final, Intervention, NewClaim, RecordWrite, Release, Takeover,
 };
 
 /// The layout version that this crate writes, and the only one that it believes.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::protocol::causes::unquoted;
 use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::fingerprint::Fingerprint;
-use crate::protocol::journal::{Journal, StepEntry, StepResult, StepState};
+use crate::protocol::journal::{Journal, StepEntry, StepState};
 use crate::protocol::packed::{PackedOutcome, Place};
 use crate::protocol::record::{LAYOUT, Omission, Owner, Record, Status, StoredOutcome};
 
@@ -219,8 +219,8 @@ impl Entry {
     /// Takes an entry to write.
     pub fn of(entry: &StepEntry) -> Self {
         let (state, result, omitted) = match &entry.state {
-            StepState::Confirmed(StepResult::Text(text)) => (CONFIRMED, Some(text.clone()), None),
-            StepState::Confirmed(StepResult::Omitted(reason)) => {
+            StepState::Confirmed(Ok(text)) => (CONFIRMED, Some(text.clone()), None),
+            StepState::Confirmed(Err(reason)) => {
                 (CONFIRMED, None, Some(reason.as_str().to_owned()))
             }
             StepState::Failed => (FAILED, None, None),
@@ -247,8 +247,8 @@ impl Entry {
             PENDING => StepState::Pending,
             FAILED => StepState::Failed,
             CONFIRMED => StepState::Confirmed(match (self.result, self.omitted) {
-                (Some(text), None) => StepResult::Text(text),
-                (None, Some(reason)) => StepResult::Omitted(omission(&reason)?),
+                (Some(text), None) => Ok(text),
+                (None, Some(reason)) => Err(omission(&reason)?),
                 _ => return Err("a confirmed step has no result".to_owned()),
             }),
             _ => return Err("a step has an unknown state".to_owned()),
@@ -415,7 +415,6 @@ mod tests {
 
     #[test]
     fn each_step_is_read_from_the_text_that_was_written() {
-        let confirmed = |result| StepState::Confirmed(result);
         for (state, text) in [
             (
                 StepState::Pending,
@@ -426,11 +425,11 @@ mod tests {
                 r#"{"state":"FAILED","revision":3,"tries":2,"at":9}"#,
             ),
             (
-                confirmed(StepResult::Text("1".into())),
+                StepState::Confirmed(Ok("1".into())),
                 r#"{"state":"CONFIRMED","revision":3,"tries":2,"at":9,"result":"1"}"#,
             ),
             (
-                confirmed(StepResult::Omitted(Omission::NotKept)),
+                StepState::Confirmed(Err(Omission::NotKept)),
                 r#"{"state":"CONFIRMED","revision":3,"tries":2,"at":9,"omitted":"not_kept"}"#,
             ),
         ] {

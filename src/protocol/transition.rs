@@ -4,9 +4,11 @@
 //! protocol is this function and a checker, and a store of your own may be this function and a
 //! transaction of its database.
 
+use crate::protocol::clock::{EpochMillis, EpochSeconds};
+use crate::protocol::journal::StepEntry;
 use crate::protocol::record::{
-    Amendment, Basis, Completion, Ended, Final, Intervention, NewClaim, Owner, RELEASED, Record,
-    RecordWrite, Release, Renewal, Status, Takeover, Version,
+    Completion, Ended, Final, Intervention, NewClaim, Owner, RELEASED, Record, RecordWrite,
+    Release, Status, Takeover, Version,
 };
 
 /// Returns the record that a write leaves, given the one that it meets; `None` where its condition
@@ -21,29 +23,30 @@ use crate::protocol::record::{
 /// ```
 pub fn transition(met: Option<&Record>, write: &RecordWrite) -> Option<Record> {
     match write {
-        RecordWrite::Create(claim) => create(met, claim),
+        RecordWrite::Create(claim) => met.is_none().then(|| Record::claimed(claim)),
         RecordWrite::TakeOver { seen, mode, claim } => take_over(met, seen, *mode, claim),
-        RecordWrite::Renew(renewal) => renew(met, renewal),
-        RecordWrite::Amend(amendment) => amend(met, amendment),
+        RecordWrite::Renew {
+            owner,
+            lease,
+            expiration,
+            ..
+        } => renew(met, owner, *lease, *expiration),
+        RecordWrite::Amend {
+            owner, step, entry, ..
+        } => amend(met, owner, step, entry),
         RecordWrite::Complete(completion) => complete(met, completion),
         RecordWrite::Release(release) => self::release(met, release),
         RecordWrite::Intervene(intervention) => intervene(met, intervention),
     }
 }
 
-/// Returns the record that a [`Store::commit`](crate::store::Store::commit) leaves: under the
-/// fence, or on the basis that replaces a claim.
+/// Returns the record that a [`Store::commit`](crate::store::Store::commit) leaves, given the one that
+/// it meets; `None` where the condition of its claim, or the fence, does not hold.
 pub fn transition_to_final(met: Option<&Record>, record: &Final) -> Option<Record> {
-    let claimed = match &record.basis {
-        Basis::Claimed => return complete(met, &record.completion),
-        Basis::Absent(claim) => create(met, claim)?,
-        Basis::Version { seen, mode, claim } => take_over(met, seen, *mode, claim)?,
-    };
-    complete(Some(&claimed), &record.completion)
-}
-
-fn create(met: Option<&Record>, claim: &NewClaim) -> Option<Record> {
-    met.is_none().then(|| Record::claimed(claim))
+    match &record.claim {
+        None => complete(met, &record.completion),
+        Some(claim) => complete(Some(&transition(met, claim)?), &record.completion),
+    }
 }
 
 fn take_over(
@@ -71,25 +74,30 @@ fn complete(met: Option<&Record>, completion: &Completion) -> Option<Record> {
 }
 
 /// Renews under the fence, and never to a shorter lease.
-fn renew(met: Option<&Record>, renewal: &Renewal) -> Option<Record> {
-    let held = held(met, &renewal.owner)?;
-    if held.lease.is_none_or(|lease| lease >= renewal.lease) {
+fn renew(
+    met: Option<&Record>,
+    owner: &Owner,
+    lease: EpochMillis,
+    expiration: EpochSeconds,
+) -> Option<Record> {
+    let held = held(met, owner)?;
+    if held.lease.is_none_or(|known| known >= lease) {
         return None;
     }
     let mut record = held.clone();
-    record.lease = Some(renewal.lease);
-    record.expiration = renewal.expiration;
+    record.lease = Some(lease);
+    record.expiration = expiration;
     Some(record)
 }
 
 /// Amends under the fence, and never to an older entry of a step.
-fn amend(met: Option<&Record>, amendment: &Amendment) -> Option<Record> {
-    let held = held(met, &amendment.owner)?;
-    if !held.journal.takes(&amendment.step) {
+fn amend(met: Option<&Record>, owner: &Owner, step: &str, entry: &StepEntry) -> Option<Record> {
+    let held = held(met, owner)?;
+    if !held.journal.takes(step, entry) {
         return None;
     }
     let mut record = held.clone();
-    record.journal.put(amendment.step.clone());
+    record.journal.put(step, entry.clone());
     Some(record)
 }
 
@@ -111,14 +119,14 @@ fn release(met: Option<&Record>, release: &Release) -> Option<Record> {
 fn intervene(met: Option<&Record>, intervention: &Intervention) -> Option<Record> {
     let met = met.filter(|record| Version::of(record) == intervention.seen)?;
     let mut steps = intervention.steps.iter();
-    if !steps.all(|step| met.journal.takes(step)) {
+    if !steps.all(|(name, entry)| met.journal.takes(name, entry)) {
         return None;
     }
     let mut record = met.clone();
     record.owner = Some(intervention.owner.clone());
     record.expiration = intervention.expiration;
-    for step in &intervention.steps {
-        record.journal.put(step.clone());
+    for (name, entry) in intervention.steps.iter() {
+        record.journal.put(name, entry.clone());
     }
     match &intervention.end {
         Ended::Released { last_error } => {
@@ -152,7 +160,6 @@ fn held<'a>(met: Option<&'a Record>, owner: &Owner) -> Option<&'a Record> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::clock::{EpochMillis, EpochSeconds};
     use crate::protocol::fingerprint::Fingerprint;
     use crate::protocol::key::Key;
     use crate::protocol::key::Namespace;
@@ -172,38 +179,29 @@ mod tests {
         }
     }
 
-    fn final_of(owner: &str, basis: Basis) -> Final {
-        let claim = claim(owner);
+    fn final_of(owner: &str, claim: Option<RecordWrite>) -> Final {
+        let NewClaim { id, owner: own, .. } = self::claim(owner);
         Final {
             completion: Completion {
-                id: claim.id,
-                owner: claim.owner,
+                id,
+                owner: own,
                 status: Status::Completed,
                 outcome: StoredOutcome::Inline(owner.to_owned()),
                 completed_at: EpochMillis(1_500),
                 expiration: EpochSeconds(10),
             },
-            basis,
+            claim,
         }
     }
 
     #[test]
     fn a_commit_under_a_claim_needs_the_fence() {
         let held = Record::claimed(&claim("me"));
-        let left = transition_to_final(Some(&held), &final_of("me", Basis::Claimed)).unwrap();
+        let left = transition_to_final(Some(&held), &final_of("me", None)).unwrap();
         assert_eq!(left.outcome, Some(StoredOutcome::Inline("me".to_owned())));
-        assert_eq!(
-            transition_to_final(Some(&held), &final_of("other", Basis::Claimed)),
-            None
-        );
-        assert_eq!(
-            transition_to_final(Some(&left), &final_of("me", Basis::Claimed)),
-            None
-        );
-        assert_eq!(
-            transition_to_final(None, &final_of("me", Basis::Claimed)),
-            None
-        );
+        for (met, owner) in [(Some(&held), "other"), (Some(&left), "me"), (None, "me")] {
+            assert_eq!(transition_to_final(met, &final_of(owner, None)), None);
+        }
     }
 
     #[test]
@@ -233,26 +231,21 @@ mod tests {
 
     #[test]
     fn a_commit_without_a_claim_needs_what_it_saw() {
-        let nothing = final_of("me", Basis::Absent(claim("me")));
+        let nothing = final_of("me", Some(claim("me").into()));
         let left = transition_to_final(None, &nothing).unwrap();
         assert_eq!((left.status, left.lease), (Status::Completed, None));
         assert_eq!(transition_to_final(Some(&left), &nothing), None);
 
-        let over = |seen: &Record| Basis::Version {
-            seen: Version::of(seen),
+        let over = RecordWrite::TakeOver {
+            seen: Version::of(&left),
             mode: Takeover::Fresh,
             claim: claim("other"),
         };
+        let over = final_of("other", Some(over));
         let mut changed = left.clone();
         changed.expiration = EpochSeconds(11);
-        assert!(transition_to_final(Some(&left), &final_of("other", over(&left))).is_some());
-        assert_eq!(
-            transition_to_final(Some(&changed), &final_of("other", over(&left))),
-            None
-        );
-        assert_eq!(
-            transition_to_final(None, &final_of("other", over(&left))),
-            None
-        );
+        assert!(transition_to_final(Some(&left), &over).is_some());
+        assert_eq!(transition_to_final(Some(&changed), &over), None);
+        assert_eq!(transition_to_final(None, &over), None);
     }
 }

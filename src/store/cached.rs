@@ -9,9 +9,7 @@ use tokio::time::Instant;
 use crate::protocol::clock::{Clock, EpochMillis, SystemClock};
 use crate::protocol::key::RecordId;
 use crate::protocol::packed::{LargeOutcome, Place};
-use crate::protocol::record::{
-    Basis, Final, Found, LAYOUT, Record, RecordWrite, Status, StoredOutcome,
-};
+use crate::protocol::record::{Final, Found, LAYOUT, Record, RecordWrite, Status, StoredOutcome};
 use crate::protocol::{transition, transition_to_final};
 use crate::store;
 use crate::store::transaction::{Admission, Commit, Committed};
@@ -20,10 +18,7 @@ use crate::store::{Answer, Store, StoreError};
 #[cfg(test)]
 mod tests;
 
-/// The number of records that it remembers, unless [`CachedStore::max_entries`] says otherwise.
-const MAX_ENTRIES: usize = 1_000;
-
-/// The number of bytes that they may take, unless [`CachedStore::max_bytes`] says otherwise.
+/// The number of bytes that the records may take, unless [`CachedStore::max_bytes`] says otherwise.
 const MAX_BYTES: usize = 4 * 1_024 * 1_024;
 
 /// Remembers the final records of another store: a duplicate that this process has met before costs
@@ -37,7 +32,7 @@ const MAX_BYTES: usize = 4 * 1_024 * 1_024;
 /// - Remembered: completed and failed records, of this crate's layout, whether this process
 ///   completed them or met them. They never change until they expire. Never answered from memory: a
 ///   claim, a release, anything in progress.
-/// - Forgotten: the least recently used, when a bound is reached; a record when it expires, by this
+/// - Forgotten: the least recently used, when the bound is reached; a record when it expires, by this
 ///   process's clock and without the skew margin, before any other process may take it over;
 ///   everything when the process ends.
 /// - Not seen: what an operator, or another library, changes or deletes in the store before it
@@ -50,7 +45,7 @@ const MAX_BYTES: usize = 4 * 1_024 * 1_024;
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// // In a function: around `DynamoDbStore::from_env().await?`.
-/// let store = CachedStore::new(MemoryStore::new()).max_entries(500).max_bytes(1024 * 1024);
+/// let store = CachedStore::new(MemoryStore::new()).max_bytes(1024 * 1024);
 /// let once = Idempotency::builder(store).namespace("payments").build()?;
 /// let charge = || once.run(Key::new("charge", "1"), Fingerprint::json(b"{}"), |_| async { Ok::<_, std::io::Error>(7) });
 ///
@@ -68,24 +63,17 @@ pub struct CachedStore {
 }
 
 impl CachedStore {
-    /// Makes a cached store around this one. It remembers up to 1,000 records in up to 4 MiB.
+    /// Makes a cached store around this one. Its records take up to 4 MiB.
     pub fn new(inner: impl Store) -> Self {
         Self {
             inner: Arc::new(inner),
-            memory: Arc::new(Mutex::new(Memory::new(MAX_ENTRIES, MAX_BYTES))),
+            memory: Arc::new(Mutex::new(Memory::new(MAX_BYTES))),
             clock: Arc::new(SystemClock),
         }
     }
 
-    /// Sets how many records are remembered. Default: 1,000.
-    #[must_use]
-    pub fn max_entries(self, entries: usize) -> Self {
-        self.memory().max_entries = entries;
-        self
-    }
-
-    /// Sets how many bytes they may take: ids, outcomes and all the rest, with what it takes to
-    /// keep them in order. Default: 4 MiB.
+    /// Sets how many bytes the records may take: ids, outcomes and all the rest, which is about 600
+    /// bytes for each record. Default: 4 MiB.
     #[must_use]
     pub fn max_bytes(self, bytes: usize) -> Self {
         self.memory().max_bytes = bytes;
@@ -170,11 +158,8 @@ impl CachedStore {
         match answer {
             Committed::Applied => {
                 let mut memory = self.memory();
-                let claim = match record.basis {
-                    Basis::Claimed => memory.claim(id),
-                    // The parts that a takeover keeps are not known here.
-                    Basis::Absent(_) | Basis::Version { .. } => None,
-                };
+                // The parts that a takeover keeps are not known here.
+                let claim = memory.claim(id).filter(|_| record.claim.is_none());
                 match transition_to_final(claim, record) {
                     Some(left) => memory.put(id, left),
                     None => memory.forget(id),
@@ -258,11 +243,8 @@ impl Store for CachedStore {
     }
 
     async fn commit(&self, commit: Commit<'_>, deadline: Instant) -> Result<Committed, StoreError> {
-        if let Some(Final {
-            basis: Basis::Absent(claim),
-            ..
-        }) = commit.record
-            && let Some(found) = self.remembered(&claim.id, deadline)
+        if let Some(claim) = commit.record.and_then(|record| record.claim.as_ref())
+            && let Some(found) = self.in_the_way(claim, deadline)
         {
             return Ok(Committed::Fenced(Some(found)));
         }
@@ -310,13 +292,12 @@ fn weave<A>(
     known.into_iter().map_while(next).collect()
 }
 
-/// The bytes that an entry takes beside its texts: itself, and its place in the map and in the
-/// order of use.
-const OVERHEAD: usize = size_of::<RecordId>() + size_of::<Record>() + 64;
+/// The bytes that an entry takes beside its texts: itself, 56 for its place in the map and in the order
+/// of use, 72 for the headers of texts that are shared, and 16 for each of six allocations.
+const OVERHEAD: usize = size_of::<RecordId>() + size_of::<Record>() + 224;
 
 #[derive(Debug)]
 struct Memory {
-    max_entries: usize,
     max_bytes: usize,
     /// Final records, and this process's own claims: a claim answers no request, but the record
     /// that its completion leaves is made from it.
@@ -325,9 +306,8 @@ struct Memory {
 }
 
 impl Memory {
-    fn new(max_entries: usize, max_bytes: usize) -> Self {
+    fn new(max_bytes: usize) -> Self {
         Self {
-            max_entries,
             max_bytes,
             entries: LruCache::unbounded(),
             bytes: 0,
@@ -364,12 +344,12 @@ impl Memory {
         self.forget(id);
         let size = size(id, &record);
         // It would drive out everything else, and then not fit.
-        if size > self.max_bytes || self.max_entries == 0 {
+        if size > self.max_bytes {
             return;
         }
         self.bytes += size;
         self.entries.put(id.clone(), record);
-        while self.entries.len() > self.max_entries || self.bytes > self.max_bytes {
+        while self.bytes > self.max_bytes {
             let Some((id, record)) = self.entries.pop_lru() else {
                 break;
             };

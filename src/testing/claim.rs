@@ -202,8 +202,8 @@ async fn begin(once: &Idempotency, key: &Key) -> Result<Run, TestError> {
 ///
 /// With the attempt end the tasks that this crate has spawned for it: those that send the writes of a
 /// batch together, and [detached](crate::Idempotency::run_detached) runs. Tasks that your own code has
-/// spawned go on, and write. A [`GroupedStore`](crate::store::GroupedStore) is part of a process: give
-/// each attempt that dies one of its own, around a store that they share.
+/// spawned go on, and write. [Groups of requests](crate::Settings::group_requests) are part of a
+/// process: with them, give each attempt that dies an engine of its own, over a store that they share.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering};

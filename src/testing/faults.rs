@@ -386,8 +386,8 @@ impl Call {
             RecordWrite::Create(_) => Self::Create,
             RecordWrite::TakeOver { .. } => Self::TakeOver,
             RecordWrite::Complete(_) => Self::Complete,
-            RecordWrite::Renew(_) => Self::Renew,
-            RecordWrite::Amend(_) => Self::Amend,
+            RecordWrite::Renew { .. } => Self::Renew,
+            RecordWrite::Amend { .. } => Self::Amend,
             RecordWrite::Release(_) => Self::Release,
             RecordWrite::Intervene(_) => Self::Intervene,
         }

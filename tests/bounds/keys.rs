@@ -57,6 +57,11 @@ fn engine<S: Store>(store: S) -> Idempotency {
         .unwrap()
 }
 
+/// Makes a cache that a tenth of the keys fills.
+fn cached(store: impl Store) -> CachedStore {
+    CachedStore::new(store).max_bytes(500_000)
+}
+
 async fn run(once: &Idempotency, key: u64) {
     let token = format!("order-{key}");
     let fingerprint = Fingerprint::json(format!("[{key}]").as_bytes());
@@ -69,7 +74,7 @@ async fn run(once: &Idempotency, key: u64) {
 #[test]
 fn a_run_leaves_nothing_behind() {
     alone(async {
-        let once = engine(CachedStore::new(Forgetful));
+        let once = engine(cached(Forgetful));
         let grown = growth("run", keys(), |key| run(&once, key)).await;
         assert!(grown < SLACK, "{grown}");
     });
@@ -91,7 +96,7 @@ fn a_store_that_remembers_every_key_is_noticed() {
 #[test]
 fn a_batch_leaves_nothing_behind() {
     alone(async {
-        let worker = BatchLayer::new(engine(CachedStore::new(Forgetful)))
+        let worker = BatchLayer::new(engine(cached(Forgetful)))
             .handler(|_: Message<Value>| async { Ok::<_, HandlerError>(()) });
         let grown = growth("batches of 100", keys() / 100, |number| {
             deliver(worker.clone(), number)
@@ -125,8 +130,7 @@ fn a_request_leaves_nothing_behind_not_even_its_path() {
         let handler = |_: http::Request<_>| async {
             Ok::<_, HandlerError>(http::Response::new(Full::new(Bytes::new())))
         };
-        let api = IdempotencyLayer::unscoped(engine(CachedStore::new(Forgetful)))
-            .layer(service_fn(handler));
+        let api = IdempotencyLayer::unscoped(engine(cached(Forgetful))).layer(service_fn(handler));
         let grown = growth("HTTP, each with its own path", keys(), |key| {
             let request = http::Request::post(format!("/orders/{key}"))
                 .header("idempotency-key", format!("k-{key}"));
@@ -146,9 +150,8 @@ fn through_the_sdk_nothing_is_left_behind_either_dynamodb_local() {
     alone(async {
         let server = Server::dynamodb_local().await;
         let store = DynamoDbStore::new(server.client(), server.idempotency_table().await);
-        let worker = BatchLayer::new(engine(CachedStore::new(store)))
+        let worker = BatchLayer::new(engine(cached(store)))
             .handler(|_: Message<Value>| async { Ok::<_, HandlerError>(()) });
-        // A tenth of the keys must fill the cache.
         let grown = growth(
             "batches of 100, on DynamoDB Local",
             keys().min(200_000) / 100,

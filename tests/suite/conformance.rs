@@ -8,7 +8,7 @@ use lambda_idempotency::RecordId;
 use lambda_idempotency::StoreError;
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::protocol::record::{
-    Basis, Found, NewClaim, Record, RecordWrite, Takeover, Version,
+    Found, NewClaim, Record, RecordWrite, Takeover, Version,
 };
 use lambda_idempotency::store::transaction::{Commit, Committed, Write, WriteError};
 use lambda_idempotency::store::{Answer, MemoryStore, Store};
@@ -118,20 +118,23 @@ impl<S: Store> Broken<S> {
     /// Reads, lets others write, and writes over what they wrote.
     async fn in_two_steps(&self, write: &mut RecordWrite) {
         match (self.how, write) {
-            (Flaw::AmendsInTwoSteps | Flaw::AmendsOverATakeover, RecordWrite::Amend(late)) => {
-                let read = self.record(&late.id).await;
+            (
+                Flaw::AmendsInTwoSteps | Flaw::AmendsOverATakeover,
+                RecordWrite::Amend { id, owner, .. },
+            ) => {
+                let read = self.record(id).await;
                 tokio::task::yield_now().await;
-                let now = self.record(&late.id).await;
+                let now = self.record(id).await;
                 let overwrites = match self.how {
                     Flaw::AmendsInTwoSteps => now != read,
                     _ => now.owner != read.owner,
                 };
-                if !overwrites || read.owner.as_ref() != Some(&late.owner) {
+                if !overwrites || read.owner.as_ref() != Some(&*owner) {
                     return;
                 }
                 let mut claim = NewClaim::new(
-                    late.id.clone(),
-                    late.owner.clone(),
+                    id.clone(),
+                    owner.clone(),
                     read.started_at.unwrap(),
                     read.lease.unwrap(),
                     read.expiration,
@@ -217,19 +220,17 @@ impl<S: Store> Store for Broken<S> {
                 let found = found.unwrap().content.unwrap();
                 release.owner = found.owner.unwrap();
             }
-            (Flaw::ShortensLeases, RecordWrite::Renew(renewal)) => {
+            (Flaw::ShortensLeases, RecordWrite::Renew { owner, .. }) => {
                 if let Some(found) = found
-                    && found.version.owner.as_deref() == Some(renewal.owner.as_str())
+                    && found.version.owner.as_deref() == Some(owner.as_str())
                     && found.version.status.as_deref() == Some("INPROGRESS")
                 {
                     return Ok(Answer::Applied(None));
                 }
             }
-            (Flaw::TakesOlderNotes, RecordWrite::Amend(amendment)) => {
-                amendment.step.entry.revision += 100;
-            }
-            (Flaw::LosesNotes, RecordWrite::Amend(amendment)) => {
-                let owner = Some(amendment.owner.as_str());
+            (Flaw::TakesOlderNotes, RecordWrite::Amend { entry, .. }) => entry.revision += 100,
+            (Flaw::LosesNotes, RecordWrite::Amend { owner, .. }) => {
+                let owner = Some(owner.as_str());
                 let held = |found: &Found| {
                     found.version.owner.as_deref() == owner
                         && found.version.status.as_deref() == Some("INPROGRESS")
@@ -250,11 +251,14 @@ impl<S: Store> Store for Broken<S> {
             }
             (Flaw::IntervenesWithOlderSteps, RecordWrite::Intervene(intervention)) => {
                 let journal = found.and_then(|found| Some(found.content.ok()?.journal));
-                for step in &mut intervention.steps {
-                    let known = journal.as_ref().and_then(|known| known.get(&step.name));
+                let newer = intervention.steps.iter().map(|(name, entry)| {
+                    let known = journal.as_ref().and_then(|known| known.get(name));
                     let next = known.map_or(1, |known| known.revision + 1);
-                    step.entry.revision = step.entry.revision.max(next);
-                }
+                    let mut entry = entry.clone();
+                    entry.revision = entry.revision.max(next);
+                    (name, entry)
+                });
+                intervention.steps = newer.collect();
             }
             _ => {}
         }
@@ -273,11 +277,11 @@ impl<S: Store> Store for Broken<S> {
     async fn commit(&self, commit: Commit<'_>, deadline: Instant) -> Result<Committed, StoreError> {
         let mut record = commit.record.cloned().expect("a record");
         let found = self.inner.load(&record.completion.id, later()).await?;
-        match (self.how, &mut record.basis, found) {
-            (Flaw::CommitsWithoutFence, Basis::Claimed, Some(found)) => {
+        match (self.how, &mut record.claim, found) {
+            (Flaw::CommitsWithoutFence, None, Some(found)) => {
                 record.completion.owner = found.content.unwrap().owner.expect("an owner");
             }
-            (Flaw::CommitsOverAnything, Basis::Version { seen, .. }, Some(found)) => {
+            (Flaw::CommitsOverAnything, Some(RecordWrite::TakeOver { seen, .. }), Some(found)) => {
                 *seen = found.version;
             }
             _ => {}

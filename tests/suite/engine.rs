@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use futures_util::future::join_all;
 use lambda_idempotency::protocol::record::{Found, Record, Status};
 use lambda_idempotency::store::{MemoryStore, Store};
-use lambda_idempotency::testing::ManualClock;
+use lambda_idempotency::testing::{Call, Fault, FaultyStore, ManualClock};
 use lambda_idempotency::{
     Builder, Clock, Error, Fingerprint, Idempotency, InFlight, Key, KeyError, Omission, OnCrash,
     OnMissingKey, Outcome, Verdict,
@@ -41,7 +41,9 @@ const MARGIN: Duration = Duration::from_secs(1);
 /// An engine in memory, with a clock to set by hand.
 struct Bench {
     clock: ManualClock,
-    store: MemoryStore,
+    table: MemoryStore,
+    /// The wire to the table.
+    store: FaultyStore,
     once: Idempotency,
 }
 
@@ -50,15 +52,23 @@ fn bench() -> Bench {
 }
 
 fn bench_with(settings: impl FnOnce(Builder) -> Builder) -> Bench {
-    let clock = ManualClock::default();
-    let store = MemoryStore::new();
-    let builder = Idempotency::builder(store.clone())
+    let (clock, table) = (ManualClock::default(), MemoryStore::new());
+    let store = FaultyStore::new(table.clone());
+    let once = settings(builder(&store, &clock)).build().unwrap();
+    Bench {
+        clock,
+        table,
+        store,
+        once,
+    }
+}
+
+fn builder(store: &FaultyStore, clock: &ManualClock) -> Builder {
+    Idempotency::builder(store.clone())
         .namespace("engine")
         .lease(LEASE)
         .settings(|settings| settings.skew_margin = MARGIN)
-        .clock(clock.clone());
-    let once = settings(builder).build().unwrap();
-    Bench { clock, store, once }
+        .clock(clock.clone())
 }
 
 fn key() -> Key {
@@ -79,6 +89,21 @@ impl Bench {
             .await
     }
 
+    /// An attempt whose handler fails.
+    async fn fails(&self) {
+        let failed = self.once.run(key(), payload(), |_| async {
+            Err::<i32, _>(HandlerError::other("down"))
+        });
+        let failed = failed.await;
+        assert!(matches!(failed, Err(Error::Handler(_))), "{failed:?}");
+    }
+
+    /// A request with the same key and another payload.
+    async fn other(&self) -> Result<Outcome<i32>, Error<Infallible>> {
+        let other = Fingerprint::bytes(b"other");
+        self.once.run(key(), other, |_| async { Ok(1) }).await
+    }
+
     /// An attempt whose process dies while its handler runs.
     async fn crash(&self) {
         let never = |_| std::future::pending::<Result<i32, Infallible>>();
@@ -88,17 +113,20 @@ impl Bench {
 
     async fn found(&self) -> Option<Found> {
         let id = self.once.record_id(&key()).unwrap();
-        self.once
-            .store()
-            .load(&id, Instant::now() + LEASE)
-            .await
-            .unwrap()
+        let deadline = Instant::now() + LEASE;
+        self.store.load(&id, deadline).await.unwrap()
     }
 
     async fn record(&self) -> Record {
         let found = self.found().await.expect("a record");
         *found.content.expect("a readable one")
     }
+}
+
+/// A request whose outcome is the number of its attempt.
+async fn attempt(once: &Idempotency, key: Key) -> Result<Outcome<u32>, Error<Infallible>> {
+    once.run(key, payload(), |claim| async move { Ok(claim.attempt()) })
+        .await
 }
 
 fn value<T: Debug>(outcome: Result<Outcome<T>, Error<Infallible>>) -> T {

@@ -12,13 +12,17 @@ mod tokens;
 mod transaction;
 
 use std::collections::HashMap;
+use std::iter;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::builders::{PutBuilder, UpdateBuilder};
 use aws_sdk_dynamodb::types::{AttributeValue, KeyType, Put, Update};
 use lambda_idempotency::dynamodb::{DynamoDbError, DynamoDbStore};
+use lambda_idempotency::protocol::record::{Ended, Intervention, Owner, RecordWrite};
+use lambda_idempotency::store::Store;
 use lambda_idempotency::store::transaction::WriteError;
-use lambda_idempotency::{Builder, Error, Fingerprint, Idempotency, Key, Outcome};
+use lambda_idempotency::{Builder, EpochMillis, Error, Fingerprint, Idempotency, Key, Outcome};
+use tokio::time::Instant;
 
 use crate::support::server::unique;
 use crate::support::{Proxy, Server, VirtualClock};
@@ -159,6 +163,24 @@ impl Bench {
     async fn record(&self) -> HashMap<String, AttributeValue> {
         let id = self.once().record_id(&key()).unwrap();
         self.item(&self.records, id.as_str()).await
+    }
+
+    /// Releases the record with new derived keys, as `idempotency rerun --keys new` does.
+    async fn rerun_with_new_keys(&self) {
+        let id = self.once().record_id(&key()).unwrap();
+        let (store, deadline) = (self.store(), Instant::now() + Duration::from_mins(1));
+        let found = store.load(&id, deadline).await.unwrap().unwrap();
+        let record = found.content.unwrap();
+        let rerun = Intervention {
+            id,
+            seen: found.version,
+            owner: Owner::random().unwrap(),
+            expiration: record.expiration,
+            steps: iter::once(record.journal.next_keys(EpochMillis(0))).collect(),
+            end: Ended::Released { last_error: None },
+        };
+        let write = RecordWrite::Intervene(rerun);
+        store.write(&write, deadline).await.unwrap();
     }
 
     async fn item(&self, table: &str, id: &str) -> HashMap<String, AttributeValue> {

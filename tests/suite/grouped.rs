@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lambda_idempotency::dynamodb::DynamoDbStore;
-use lambda_idempotency::store::GroupedStore;
-use lambda_idempotency::testing::conformance;
-use lambda_idempotency::{BuildError, Error, Idempotency, InFlight, Key, Outcome};
+use lambda_idempotency::{Error, Idempotency, InFlight, Key, Outcome};
 use tokio::task::JoinHandle;
 
 use crate::on_each_server;
@@ -28,11 +26,12 @@ impl Process {
     async fn on(server: &Server) -> Self {
         let proxy = Proxy::before(server).await;
         let table = server.idempotency_table().await;
-        let store = GroupedStore::new(DynamoDbStore::new(proxy.server().client(), table));
+        let store = DynamoDbStore::new(proxy.server().client(), table);
         let once = Idempotency::builder(store)
             .clock(VirtualClock)
             .namespace("grouped")
             .in_flight(InFlight::WaitUpTo(Duration::from_mins(1)))
+            .settings(|settings| settings.group_requests = true)
             .build()
             .unwrap();
         Self {
@@ -76,12 +75,6 @@ impl Process {
 
 fn once_each(orders: impl IntoIterator<Item = u32>) -> Vec<(u32, u32)> {
     orders.into_iter().map(|order| (order, 1)).collect()
-}
-
-on_each_server!(it_conforms);
-async fn it_conforms(server: Server) {
-    let store = DynamoDbStore::new(server.client(), server.idempotency_table().await);
-    conformance(&GroupedStore::new(store)).await.unwrap();
 }
 
 on_each_server!(requests_at_once_leave_in_groups_and_each_has_its_effect_once);
@@ -160,13 +153,4 @@ async fn a_caller_that_goes_away_while_its_group_is_under_way_leaves_the_others_
         first.await.unwrap().unwrap();
         assert_eq!(process.effects(), once_each(0..5));
     }
-}
-
-#[tokio::test]
-async fn a_layout_that_clashes_is_found_at_the_start() {
-    let table = Server::dynoxide().await.client();
-    let store =
-        DynamoDbStore::new(table, "orders").layout(|layout| layout.status = "data".to_owned());
-    let built = Idempotency::builder(GroupedStore::new(store)).namespace("grouped");
-    assert!(matches!(built.build(), Err(BuildError::Store(_))));
 }

@@ -18,7 +18,6 @@ use crate::support::lambda::Item;
 use crate::support::{Bench, Fault, Server};
 
 mod bucket;
-mod time;
 
 const ID: &str = "oversize#1";
 

@@ -1,11 +1,12 @@
 //! Sagas: what was done stands as a whole, or what was confirmed is undone, whenever the process dies.
 
 use std::collections::BTreeMap;
+use std::iter;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lambda_idempotency::protocol::journal::{StepNote, StepState};
+use lambda_idempotency::protocol::journal::StepState;
 use lambda_idempotency::protocol::packed::{LargeOutcome, Place};
 use lambda_idempotency::protocol::record::{
     Ended, Found, Intervention, Owner, Record, RecordWrite,
@@ -755,6 +756,70 @@ async fn a_step_beside_a_saga_keeps_nothing_from_being_undone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pending_step_beside_a_saga_that_this_delivery_has_named_is_not_undone() {
+    for dies in [true, false] {
+        let bench = bench(true, Some("charge"));
+        if dies {
+            *bench.dies_behind.lock().unwrap() = Some("notify".to_owned());
+        }
+        let checkout = async |claim: Claim| {
+            let mut saga = claim.saga()?.permanent(|error| *error == Shop::Declined);
+            let undo = |key, result| bench.undo("reserve", key, result);
+            saga.step("reserve", |key| bench.fire("reserve", key), undo)
+                .await?;
+            let is_unsure = !dies;
+            let notify = Step::named("notify").unsure_after(move |_| is_unsure);
+            let notified = claim.step(notify, async |key| {
+                bench.fire("notify", key).await?;
+                Err::<u32, _>(Shop::Down)
+            });
+            // Its failure is no reason to fail the checkout.
+            notified.await.unwrap_err();
+            let undo = |_, _| async { Ok(()) };
+            saga.step("charge", |key| bench.fire("charge", key), undo)
+                .await
+        };
+        if dies {
+            let died = Box::pin(bench.once.run(key(), None, checkout));
+            assert!(bench.outcome(died).await.is_none());
+        }
+        let told = bench.once.run(key(), None, checkout).await.unwrap_err();
+        assert!(is_compensated(&told), "{told:?}");
+        let record = bench.record().await;
+        let notify = record.journal.get("notify").unwrap();
+        assert_eq!(notify.state, StepState::Pending);
+        assert_eq!(bench.world.lock().unwrap().undone["reserve"], 1);
+    }
+}
+
+/// A step of the saga itself may have been done, whether it failed or its result can't be read.
+#[tokio::test(start_paused = true)]
+async fn a_step_of_the_saga_that_this_delivery_could_not_finish_waits_for_an_operator() {
+    for is_confirmed in [true, false] {
+        let bench = bench(true, None);
+        let down = async |claim: Claim| {
+            let mut saga = claim.saga::<Shop>()?;
+            let charge = Step::named("charge").unsure_after(|error| *error == Shop::Down);
+            let effect = |_| async { is_confirmed.then_some(1_u32).ok_or(Shop::Down) };
+            saga.step(charge, effect, |_, _| async { Ok(()) }).await?;
+            Err::<u32, _>(SagaError::Step(StepError::Effect(Shop::Down)))
+        };
+        bench.once.run(key(), None, down).await.unwrap_err();
+        let aborts = async |claim: Claim| {
+            let mut saga = claim.saga::<Shop>()?;
+            let charge = Step::named("charge").unsure_after(|error| *error == Shop::Down);
+            let effect = |_| async { Err::<String, _>(Shop::Down) };
+            let charged = saga.step(charge, effect, |_, _| async { Ok(()) }).await;
+            charged.unwrap_err();
+            Err::<u32, _>(saga.abort(&Shop::Declined).await)
+        };
+        let told = bench.once.run(key(), None, aborts).await.unwrap_err();
+        assert!(matches!(told, Error::Interrupted { .. }), "{told:?}");
+        assert_eq!(bench.status().await, SagaStatus::Stuck);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_abort_behind_an_effect_of_unknown_fate_asks_the_provider_first() {
     for happened in [true, false] {
         let bench = bench(false, None);
@@ -838,7 +903,7 @@ async fn a_compensation_that_an_operator_settled_is_as_any_other() {
         seen: found.version,
         owner: Owner::random().unwrap(),
         expiration: record.expiration,
-        steps: vec![StepNote::new("charge/undo", failed)],
+        steps: iter::once(("charge/undo", failed)).collect(),
         end: Ended::Released { last_error: None },
     };
     let settled = bench
@@ -887,7 +952,7 @@ async fn a_permanent_failure_whose_note_was_cut_off_leaves_no_success() {
         Ok::<u32, SagaError<Shop>>(7)
     };
     let told = bench.once.run(key(), None, checkout).await;
-    assert!(matches!(told, Err(Error::InFlight { .. })), "{told:?}");
+    assert!(matches!(told, Err(Error::Compensating)), "{told:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -989,12 +1054,12 @@ async fn a_delivery_that_leaves_a_compensating_saga_alone_is_not_final() {
     abort_for_now(&bench).await;
     let cancelled = async |_: Claim| Ok::<u32, Shop>(1);
     let told = bench.once.run(key(), None, cancelled).await.unwrap_err();
-    assert!(matches!(told, Error::InFlight { .. }), "{told:?}");
+    assert!(matches!(told, Error::Compensating), "{told:?}");
     let fails = async |_: Claim| Err::<u32, _>(Shop::Declined);
     let permanent = bench.once.run_with(key(), None, fails, |_| Verdict::Fail);
     let told = permanent.await.unwrap_err();
     // A caller that took it for a failure that is stored would not deliver it again.
-    assert!(matches!(told, Error::InFlight { .. }), "{told:?}");
+    assert!(matches!(told, Error::Compensating), "{told:?}");
     assert_eq!(bench.status().await, SagaStatus::Compensating);
     abort(&bench).await;
 }
@@ -1015,7 +1080,8 @@ async fn a_handler_that_makes_a_failure_of_a_saga_that_still_compensates_is_not_
         .run_with(key(), None, checkout, |_| Verdict::Fail);
     let told = permanent.await.unwrap_err();
     // A caller that took it for a failure that is stored would not deliver it again.
-    assert!(matches!(told, Error::InFlight { .. }), "{told:?}");
+    assert!(matches!(told, Error::Compensating), "{told:?}");
+    assert!(told.is_retryable() && told.handler_ran());
     abort(&bench).await;
 }
 
@@ -1043,7 +1109,7 @@ async fn a_run_whose_note_of_the_failure_is_not_answered_is_not_final() {
             .run_with(key(), None, checkout, |_| Verdict::Fail);
         let told = once.await.unwrap_err();
         assert!(
-            matches!(told, Error::InFlight { .. } | Error::Interrupted { .. }),
+            matches!(told, Error::Compensating | Error::Interrupted { .. }),
             "{told:?}"
         );
         abort(&bench).await;
@@ -1123,7 +1189,8 @@ async fn a_handler_that_ignores_what_the_saga_says_is_no_success() {
         let _ = bench.checkout(claim).await;
         Ok::<_, Shop>(1)
     };
-    bench.once.run(key(), None, ignoring).await.unwrap_err();
+    let told = bench.once.run(key(), None, ignoring).await.unwrap_err();
+    assert!(told.handler_ran(), "{told:?}");
     assert_eq!(bench.status().await, SagaStatus::Stuck);
 }
 

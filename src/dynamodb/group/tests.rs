@@ -77,9 +77,8 @@ fn items(ids: &[RecordId], unprocessed: &[RecordId]) -> Answered {
 
 /// The sizes of the groups in which these writes leave.
 fn sizes(verb: Verb, writes: &[RecordWrite]) -> Vec<usize> {
-    let store = Wire::default().store();
-    let writes: Vec<_> = writes.iter().collect();
-    gather(&store, verb, &writes).iter().map(Vec::len).collect()
+    let (_, statements) = statements_of(&Wire::default().store(), verb, writes);
+    gather(statements).iter().map(Vec::len).collect()
 }
 
 #[test]
@@ -99,8 +98,8 @@ fn a_group_has_as_many_statements_as_dynamodb_takes() {
 fn a_group_has_no_more_bytes_than_a_request_may_have() {
     let store = Wire::default().store();
     let of_size = |bytes: usize| {
-        let bare = gather(&store, Verb::Update, &[&completion(1, 0)])[0][0].size();
-        completion(1, bytes - bare)
+        let (_, bare) = statements_of(&store, Verb::Update, &[completion(1, 0)]);
+        completion(1, bytes - bare[0].size())
     };
     let (half, third) = (MOST_BYTES / 2, MOST_BYTES / 4 + 1);
     for (bytes, expected) in [

@@ -12,7 +12,7 @@ use crate::dynamodb::layout::Item;
 use crate::dynamodb::wire::Wire;
 use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::key::RecordId;
-use crate::protocol::record::{Basis, Completion, Owner, Status, StoredOutcome};
+use crate::protocol::record::{Completion, Owner, Status, StoredOutcome};
 use crate::store::transaction::{Write, WriteError};
 
 fn reasons(codes: &[&str]) -> Vec<CancellationReason> {
@@ -91,7 +91,7 @@ fn a_handlers_value_is_not_quoted() {
 
 fn with_an_outcome_of(bytes: usize) -> Final {
     Final {
-        basis: Basis::Claimed,
+        claim: None,
         completion: Completion {
             id: RecordId::unkeyed("nonce"),
             owner: Owner::from_stored("me"),
@@ -509,21 +509,19 @@ async fn what_a_cancelled_transaction_does_not_show_is_read() {
     use aws_sdk_dynamodb::types::AttributeValue::S;
     use serde_json::json;
 
-    use crate::dynamodb::guard::Transition;
+    use crate::dynamodb::guard::Guard;
     use crate::dynamodb::wire::Wire;
     use crate::protocol::clock::{EpochMillis, EpochSeconds};
     use crate::protocol::key::RecordId;
-    use crate::protocol::record::{Basis, Completion, Owner, StoredOutcome};
+    use crate::protocol::record::{Completion, Owner, StoredOutcome};
 
-    let paid = Transition::new("orders", [("order_id", S("1".into()))])
-        .from("pending")
-        .to("paid");
+    let paid = Guard::transition("orders", [("order_id", S("1".into()))], ["pending"], "paid");
     let outcome = StoredOutcome::Inline("1".to_owned());
     let (id, owner) = (RecordId::unkeyed("1"), Owner::from_stored("me"));
     let completion = Completion::new(id, owner, outcome, EpochMillis(9), EpochSeconds(10));
     let record = Final {
         completion,
-        basis: Basis::Claimed,
+        claim: None,
     };
     let writes = [Write::from(paid)];
     let cancelled = |record: &str, write: &str| {

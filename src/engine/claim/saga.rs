@@ -16,7 +16,7 @@ use crate::engine::events;
 use crate::protocol::OnCrash;
 use crate::protocol::causes::{HandlerError, name_causes_of};
 use crate::protocol::journal::{
-    SAGA, SagaState, StepEntry, StepResult, StepState, is_step_name, undo_of,
+    SAGA, SagaState, StepEntry, StepState, is_step_name, is_undone, undo_of,
 };
 use crate::protocol::record::{Failure, error_kind};
 
@@ -69,6 +69,8 @@ pub struct Saga<'a, E> {
     permanent: Permanent<'a, E>,
     state: SagaState,
     is_noted: bool,
+    /// The saga's own steps that this attempt has named.
+    own: Vec<String>,
     undos: Vec<(Step<E>, Undo<'a, E>)>,
     /// Steps that are confirmed, and whose result was not kept.
     lost: Vec<String>,
@@ -101,6 +103,7 @@ impl Claim {
             permanent: Box::new(|_| false),
             state,
             is_noted,
+            own: Vec::new(),
             undos: Vec::new(),
             lost: Vec::new(),
             to_ask: Vec::new(),
@@ -240,9 +243,11 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
         let claim = self.claim.clone();
         let inner = &*claim.inner;
         let name = step.name.clone();
+        self.own.push(name.clone());
         let known = inner.steps.state().journal.get(&name).cloned();
-        let is_confirmed = matches!(&known, Some(entry) if is_confirmed(entry));
-        let is_unknown = known.is_some_and(|entry| entry.state == StepState::Pending);
+        let known = known.map(|entry| entry.state);
+        let is_confirmed = matches!(known, Some(StepState::Confirmed(_)));
+        let is_unknown = known == Some(StepState::Pending);
         let can_ask = query.is_some();
         let goes_back = self.state.failure.is_some() && !is_confirmed;
         let may_be_done = is_unknown && self.state.confirmed.contains(&name);
@@ -304,7 +309,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
             Err(error) => return Err(error.into()),
         };
         let back = |value: T| -> Undo<'a, E> { Box::new(move |key| Box::pin(undo(key, value))) };
-        if let StepResult::Omitted(reason) = &result {
+        if let Err(reason) = &result {
             // A later attempt could not undo it, so that this one does.
             let failure = Failure {
                 kind: "ResultOmitted".to_owned(),
@@ -354,19 +359,20 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
             return Ok(());
         }
         let confirmed = self.undos.iter().map(|(step, _)| &step.name);
-        let confirmed = confirmed.chain(&self.lost).cloned();
-        // What an earlier attempt did, or may have done, and this one has not named: only an operator can
-        // undo it.
-        let unnamed: Vec<_> = {
+        let mut confirmed: Vec<_> = confirmed.chain(&self.lost).cloned().collect();
+        {
             let state = self.claim.inner.steps.state();
-            let entries = state.journal.iter().filter(|(name, entry)| {
-                let may_be_done = is_confirmed(entry) || entry.state == StepState::Pending;
-                let is_named = state.given.contains(*name) || state.busy.contains(*name);
-                may_be_done && is_step_name(name) && !is_named
-            });
-            entries.map(|(name, _)| name.to_owned()).collect()
-        };
-        let confirmed = confirmed.chain(unnamed).collect();
+            let is_one = |names: &[String], name: &str| names.iter().any(|other| other == name);
+            for (name, entry) in state.journal.iter() {
+                let may_be_done = entry.state != StepState::Failed;
+                // The handler's own matter.
+                let is_beside = state.named.contains(name) && !is_one(&self.own, name);
+                // Only an operator can undo what this attempt has no result of, or has not named.
+                if may_be_done && is_step_name(name) && !is_beside && !is_one(&confirmed, name) {
+                    confirmed.push(name.to_owned());
+                }
+            }
+        }
         let failed = SagaState {
             failure: Some(failure.clone()),
             confirmed,
@@ -397,10 +403,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
     async fn go_back(&mut self) -> SagaError<E> {
         let claim = self.claim.clone();
         let inner = &*claim.inner;
-        let is_undone = |name: &String| {
-            let state = inner.steps.state();
-            state.journal.get(&undo_of(name)).is_some_and(is_confirmed)
-        };
+        let is_undone = |name: &String| is_undone(&inner.steps.state().journal, name);
         // One that failed for now is repeated by the next delivery.
         if let Some(name) = self.going_back.iter().find(|name| !is_undone(name)) {
             let step = undo_of(name);
@@ -422,16 +425,10 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
             return SagaError::Unanswered { step: step.clone() };
         }
         // Those whose result was not kept, and those that the handler doesn't name any more.
-        let confirmed: Vec<_> = self
-            .state
-            .confirmed
-            .iter()
-            .filter(|name| !self.is(name, &StepState::Failed))
-            .cloned()
-            .collect();
-        let unknown = confirmed.iter().filter(|name| !names.contains(name));
-        for unknown in unknown.filter(|name| !is_undone(name)) {
-            let undo_name = undo_of(unknown);
+        let confirmed = self.state.confirmed.iter();
+        let unknown = confirmed.filter(|name| !names.contains(name) && !is_undone(name));
+        for unknown in unknown.cloned().collect::<Vec<_>>() {
+            let undo_name = undo_of(&unknown);
             match inner.begin_named(&undo_name, OnCrash::Interrupt).await {
                 Ok(Begun::Done(_)) => continue,
                 Ok(Begun::Turn(turn)) => turn.fail("by hand", true).await,
@@ -456,8 +453,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
             let undoing = AssertUnwindSafe(async { undo(claim.derive_key(&undo_name)).await });
             match undoing.catch_unwind().await {
                 Ok(Ok(())) => {
-                    let done = StepResult::Text("null".to_owned());
-                    if let Err(error) = turn.confirm_surely(done).await {
+                    if let Err(error) = turn.confirm_surely(Ok("null".to_owned())).await {
                         return error.into();
                     }
                 }
@@ -477,7 +473,9 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
                 }
             }
         }
-        let undone: Vec<_> = confirmed.into_iter().rev().collect();
+        let confirmed = self.state.confirmed.iter();
+        let undone = confirmed.filter(|name| !self.is(name, &StepState::Failed));
+        let undone: Vec<_> = undone.rev().cloned().collect();
         let Some(failure) = self.state.failure.clone() else {
             return SagaError::Nested;
         };
@@ -494,7 +492,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
         SagaError::Compensated { failure, undone }
     }
 
-    /// Says whether a compensation whose attempt died fires again. One that got stuck waits for an
+    /// Returns whether a compensation whose attempt died fires again. One that got stuck waits for an
     /// operator, and is as before once that one has settled it.
     async fn policy_of(&mut self, undo: &str, crashed: OnCrash) -> Result<OnCrash, StepError<E>> {
         if self.state.stuck.as_deref() != Some(undo) {
@@ -539,17 +537,13 @@ async fn note<E: 'static>(claim: &Claim, state: &SagaState) -> Result<(), StepEr
     }
     let text = serde_json::to_string(state).unwrap_or_default();
     let begun = StepEntry::begun(inner.steps.state().journal.get(SAGA), inner.clock.now());
-    let state = StepState::Confirmed(StepResult::Text(text));
+    let state = StepState::Confirmed(Ok(text));
     let entry = begun.ended(state, None, inner.clock.now());
     match inner.note(SAGA, &entry, Urgency::Begin).await {
         Ok(true) => Ok(()),
         Ok(false) => Err(StepError::LeaseLost),
         Err(error) => Err(StepError::Store(error)),
     }
-}
-
-fn is_confirmed(entry: &StepEntry) -> bool {
-    matches!(entry.state, StepState::Confirmed(_))
 }
 
 impl<E> fmt::Debug for Saga<'_, E> {

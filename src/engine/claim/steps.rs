@@ -15,10 +15,10 @@ use crate::engine::{Engine, LEAST_STORE_TIME, events};
 use crate::protocol::causes::{HandlerError, causes_of, name_causes_of, unlinked};
 use crate::protocol::clock::EpochMillis;
 use crate::protocol::journal::{
-    MAX_JOURNAL_BYTES, MAX_STEP_NAME_BYTES, MAX_STEPS, SagaState, StepEntry, StepNote, StepResult,
-    StepState, is_step_name,
+    MAX_JOURNAL_BYTES, MAX_STEP_NAME_BYTES, MAX_STEPS, SagaState, StepEntry, StepState,
+    is_step_name,
 };
-use crate::protocol::record::{Amendment, Failure, Omission, RecordWrite, error_kind};
+use crate::protocol::record::{Failure, Omission, RecordWrite, error_kind};
 use crate::protocol::{OnCrash, StepDecision, decide_step};
 use crate::store::{Answer, StoreError};
 
@@ -100,20 +100,10 @@ impl Claim {
         !self.inner.steps.state().journal.is_empty()
     }
 
-    /// Tells whether a record of this attempt is kept as long as an outcome: it says which effects may have
-    /// happened, or that an operator gave the key new derived keys.
+    /// Tells whether the final record of this attempt is kept as long as an outcome.
     pub(crate) fn is_to_be_kept(&self) -> bool {
-        self.may_have_effects() || self.derived_generation().is_some_and(|derived| derived > 0)
-    }
-
-    /// Tells whether the effect of a step has happened, or may have. One that a saga has undone counts.
-    pub(crate) fn may_have_effects(&self) -> bool {
         let state = self.inner.steps.state();
-        if state.compensated.is_some() {
-            return true;
-        }
-        let mut steps = state.journal.iter().filter(|(name, _)| is_step_name(name));
-        steps.any(|(_, entry)| entry.state != StepState::Failed)
+        state.compensated.is_some() || state.journal.is_to_be_kept()
     }
 
     /// Tells whether the handler of this attempt has begun or continued a saga.
@@ -160,7 +150,7 @@ pub(super) fn check_name<E: 'static>(name: &str) -> Result<(), StepError<E>> {
 }
 
 pub(super) enum Begun<'a> {
-    Done(StepResult),
+    Done(Result<String, Omission>),
     Turn(Turn<'a>),
 }
 
@@ -250,6 +240,7 @@ impl Inner {
     fn decide<E: 'static>(&self, name: &str, crashed: OnCrash) -> Result<Begun<'_>, StepError<E>> {
         let step = || name.to_owned();
         let mut state = self.steps.state();
+        state.named.insert(step());
         if state.busy.contains(name) || state.given.contains(name) {
             return Err(StepError::Repeated { step: step() });
         }
@@ -296,19 +287,18 @@ impl Inner {
         entry: &StepEntry,
         urgency: Urgency,
     ) -> Result<bool, StoreError> {
-        let note = StepNote::new(name, entry.clone());
-        self.steps.state().journal.put(note.clone());
+        self.steps.state().journal.put(name, entry.clone());
         let (Some(engine), Some(hold), Some(until)) =
             (&self.steps.engine, &self.hold, self.until())
         else {
             return Ok(true);
         };
-        let amendment = Amendment {
+        let amendment = RecordWrite::Amend {
             id: self.id.clone(),
             owner: hold.owner.clone(),
-            step: note,
-        }
-        .into();
+            step: name.to_owned(),
+            entry: entry.clone(),
+        };
         let met = match engine.write_note(&amendment, until, urgency).await? {
             Answer::Applied(_) => return Ok(true),
             Answer::Refused(met) => met,
@@ -345,7 +335,7 @@ impl Turn<'_> {
     /// Confirms the step; its result is recorded, or this is an error.
     pub(super) async fn confirm_surely<E: 'static>(
         self,
-        result: StepResult,
+        result: Result<String, Omission>,
     ) -> Result<(), StepError<E>> {
         let Inner { operation, id, .. } = self.inner;
         let confirmed = StepState::Confirmed(result);
@@ -363,20 +353,20 @@ impl Turn<'_> {
         }
     }
 
-    pub(super) async fn confirm<E: 'static>(self, result: StepResult) -> Result<(), StepError<E>> {
+    pub(super) async fn confirm<E: 'static>(
+        self,
+        result: Result<String, Omission>,
+    ) -> Result<(), StepError<E>> {
         let Inner {
             operation,
             id,
             steps,
             ..
         } = self.inner;
-        let omitted = match result {
-            StepResult::Omitted(reason) => {
-                events::step_failed("step_omitted", operation, id, &self.name, &reason);
-                Some(reason)
-            }
-            StepResult::Text(_) => None,
-        };
+        let omitted = result.as_ref().err().copied();
+        if let Some(reason) = omitted {
+            events::step_failed("step_omitted", operation, id, &self.name, &reason);
+        }
         let noted = self
             .end(StepState::Confirmed(result), None, Urgency::Confirm)
             .await;

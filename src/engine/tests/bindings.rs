@@ -5,15 +5,9 @@ use crate::Claim;
 use crate::engine::claim::steps::StepError;
 use crate::protocol::record::RecordWrite;
 
-/// Answers as the table does.
-#[derive(Debug)]
-struct Plain;
-
-impl Script for Plain {}
-
 /// Tells whether a failed attempt that did this binds its payload to the key.
 async fn is_bound_by(attempt: impl AsyncFn(&Claim)) -> bool {
-    let once = engine(Plain);
+    let once = engine(Replies::default());
     let handler = async |claim: Claim| {
         attempt(&claim).await;
         Err::<i32, _>("down")
@@ -57,7 +51,7 @@ async fn what_leaves_no_effect_binds_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_tells_its_time_and_its_writes() {
-    let once = engine(Plain);
+    let once = engine(Replies::default());
     let handler = async |claim: Claim| {
         let began = claim.now();
         assert_eq!(claim.remaining(), Some(LEASE));
@@ -80,27 +74,12 @@ async fn a_claim_tells_its_time_and_its_writes() {
     assert!(matches!(ended, Err(Error::Handler("done"))), "{ended:?}");
 }
 
-/// Answers no note of a step.
-#[derive(Debug)]
-struct NoNotes;
-
-impl Script for NoNotes {
-    async fn write(
-        &self,
-        table: &MemoryStore,
-        write: &RecordWrite,
-        deadline: Instant,
-    ) -> Result<Answer, StoreError> {
-        match write {
-            RecordWrite::Amend(_) => Err(StoreError::Unavailable("no reply".into())),
-            _ => table.write(write, deadline).await,
-        }
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_step_whose_note_may_have_been_written_binds_the_payload_although_it_did_not_fire() {
-    let once = engine(NoNotes);
+    let once = engine(Replies::default().on_write(|write| {
+        matches!(write, RecordWrite::Amend { .. })
+            .then(|| Err(StoreError::Unavailable("no reply".into())))
+    }));
     let run = once.run(key(), payload(), async |claim| {
         let fires = async |_| -> Result<i32, &str> { panic!("it has fired") };
         claim.step("charge", fires).await

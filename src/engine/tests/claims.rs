@@ -4,31 +4,21 @@ use super::*;
 use crate::engine::{Begun, Disposition, Run};
 use crate::protocol::record::{RecordWrite, Release};
 
-/// Others take over and release the record before each takeover arrives.
-#[derive(Debug, Default)]
-struct Contended {
-    take_overs: AtomicU32,
-}
-
-impl Script for Contended {
-    async fn write(
-        &self,
-        table: &MemoryStore,
-        write: &RecordWrite,
-        deadline: Instant,
-    ) -> Result<Answer, StoreError> {
-        let RecordWrite::TakeOver { claim, .. } = write else {
-            return table.write(write, deadline).await;
-        };
-        let number = self.take_overs.fetch_add(1, Ordering::Relaxed);
-        assert!(number < 10, "the engine tries without end");
-        Ok(Answer::Refused(Some(released_by_another(claim, number))))
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_lost_three_races_is_in_flight() {
-    let once = engine(Contended::default());
+    let take_overs = Arc::new(AtomicU32::new(0));
+    let sent = Arc::clone(&take_overs);
+    // Others take over and release the record before each takeover arrives.
+    let once = engine(Replies::default().on_write(move |write| {
+        let RecordWrite::TakeOver { claim, .. } = write else {
+            return None;
+        };
+        let number = sent.fetch_add(1, Ordering::Relaxed);
+        assert!(number < 10, "the engine tries without end");
+        Some(Ok(Answer::Refused(Some(released_by_another(
+            claim, number,
+        )))))
+    }));
     fail(&once).await;
     let lost = once.run(key(), payload(), async |_| Ok::<_, Infallible>(1));
     let lost = lost.await;
@@ -36,7 +26,7 @@ async fn a_claim_that_lost_three_races_is_in_flight() {
         matches!(lost, Err(Error::InFlight { lease, .. }) if lease.is_zero()),
         "{lost:?}"
     );
-    let take_overs = once.store.script.take_overs.load(Ordering::Relaxed);
+    let take_overs = take_overs.load(Ordering::Relaxed);
     assert_eq!(take_overs, 2, "after a create that met the record");
 }
 
@@ -81,12 +71,6 @@ async fn a_takeover_whose_reply_cannot_be_read_is_released_and_does_not_run() {
     assert!(record.is_released());
 }
 
-/// A store that only keeps.
-#[derive(Debug)]
-struct Keeping;
-
-impl Script for Keeping {}
-
 async fn begin(once: &Idempotency) -> Run {
     match once.begin(key(), payload()).await {
         Ok(Begun::Run(run)) => run,
@@ -97,7 +81,7 @@ async fn begin(once: &Idempotency) -> Run {
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_began_counts_however_it_ended_after_one_that_did_not_start() {
     for is_by_hand in [false, true] {
-        let once = engine(Keeping);
+        let once = engine(Replies::default());
         let not_started = Disposition::Release(Some("not started".into()));
         begin(&once).await.end(not_started).await.unwrap();
         let run = begin(&once).await;
@@ -338,36 +322,17 @@ async fn the_release_of_a_claim_that_may_arrive_ends_with_the_next_attempt_and_l
     assert!(!record(&once).await.unwrap().is_released());
 }
 
-/// Throttles claims, until it is told otherwise.
-#[derive(Debug, Default)]
-struct Throttling {
-    is_over: AtomicBool,
-    releases: AtomicU32,
-}
-
-impl Script for Throttling {
-    async fn write(
-        &self,
-        table: &MemoryStore,
-        write: &RecordWrite,
-        deadline: Instant,
-    ) -> Result<Answer, StoreError> {
-        match write {
-            RecordWrite::Release(_) => {
-                self.releases.fetch_add(1, Ordering::Relaxed);
-            }
-            RecordWrite::Create(_) if !self.is_over.load(Ordering::Relaxed) => {
-                return Err(StoreError::Throttled("too many requests".into()));
-            }
-            _ => {}
-        }
-        table.write(write, deadline).await
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_is_dropped_while_no_send_is_under_way_needs_no_release() {
-    let once = engine(Throttling::default());
+    let is_over = Arc::new(AtomicBool::new(false));
+    let over = Arc::clone(&is_over);
+    let once = engine(Replies::default().on_write(move |write| match write {
+        RecordWrite::Release(_) => panic!("a release is sent"),
+        RecordWrite::Create(_) if !over.load(Ordering::Relaxed) => {
+            Some(Err(StoreError::Throttled("too many requests".into())))
+        }
+        _ => None,
+    }));
     let run = |token| {
         once.run(Key::new("charge", token), payload(), async |_| {
             Ok::<_, Infallible>(1)
@@ -375,8 +340,6 @@ async fn a_claim_that_is_dropped_while_no_send_is_under_way_needs_no_release() {
     };
     let dropped = tokio::time::timeout(Duration::from_millis(10), run("order-1"));
     dropped.await.unwrap_err();
-    let script = &once.store.script;
-    script.is_over.store(true, Ordering::Relaxed);
+    is_over.store(true, Ordering::Relaxed);
     run("order-2").await.unwrap();
-    assert_eq!(script.releases.load(Ordering::Relaxed), 0);
 }

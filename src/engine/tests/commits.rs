@@ -138,43 +138,20 @@ async fn half_a_second_of_the_time_is_kept_for_finding_out_whether_it_committed(
 }
 
 /// The first send gets no answer, each later one is refused permanently.
-#[derive(Debug, Default)]
-struct DeniedLater {
-    sends: AtomicU32,
-    /// Leaves each other write without an answer.
-    is_stuck: bool,
-}
-
-impl Script for DeniedLater {
-    async fn commit(
-        &self,
-        _: &MemoryStore,
-        _: Commit<'_>,
-        _: Instant,
-    ) -> Result<Committed, StoreError> {
-        match self.sends.fetch_add(1, Ordering::Relaxed) {
-            0 => Err(StoreError::Unavailable("no reply".into())),
-            _ => Err(StoreError::Rejected("no permission any more".into())),
-        }
-    }
-
-    async fn write(
-        &self,
-        table: &MemoryStore,
-        write: &RecordWrite,
-        deadline: Instant,
-    ) -> Result<Answer, StoreError> {
-        if self.is_stuck {
-            tokio::time::sleep_until(deadline).await;
-            return Err(StoreError::Timeout);
-        }
-        table.write(write, deadline).await
-    }
+fn denied_later() -> Replies {
+    let was_sent = AtomicBool::new(false);
+    Replies::default().on_commit(move || {
+        Err(if was_sent.swap(true, Ordering::Relaxed) {
+            StoreError::Rejected("no permission any more".into())
+        } else {
+            StoreError::Unavailable("no reply".into())
+        })
+    })
 }
 
 #[tokio::test(start_paused = true)]
 async fn after_a_send_without_an_answer_a_denial_is_proven_by_a_released_record() {
-    let once = engine(DeniedLater::default());
+    let once = engine(denied_later());
     let ended = write(&once.claimless()).await;
     assert!(matches!(ended, Err(Error::NotCommitted(_))), "{ended:?}");
     assert!(record(&once).await.unwrap().is_released());
@@ -182,10 +159,7 @@ async fn after_a_send_without_an_answer_a_denial_is_proven_by_a_released_record(
 
 #[tokio::test(start_paused = true)]
 async fn a_release_that_proves_a_denial_leaves_time_for_a_read() {
-    let once = engine(DeniedLater {
-        is_stuck: true,
-        ..DeniedLater::default()
-    });
+    let once = engine(denied_later().on_write(|_| Some(Err(StoreError::Timeout))));
     let began = Instant::now();
     let ended = write(&once.claimless()).await;
     assert!(matches!(ended, Err(Error::OutcomeUnknown(_))), "{ended:?}");
@@ -194,36 +168,20 @@ async fn a_release_that_proves_a_denial_leaves_time_for_a_read() {
 }
 
 /// An engine that is switched off: its transactions have no record.
-fn disabled<S: Script>(script: S) -> Idempotency {
-    let builder = Idempotency::builder(Scripted::new(script)).namespace("tests");
-    builder.disabled(true).build().unwrap()
+fn disabled(script: Replies) -> Idempotency {
+    bench(script, |builder| builder.disabled(true)).once
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_a_record_a_denial_after_a_send_without_an_answer_proves_nothing() {
-    let disabled = disabled(DeniedLater::default());
+    let disabled = disabled(denied_later());
     let ended = write(&disabled).await;
     assert!(matches!(ended, Err(Error::OutcomeUnknown(_))), "{ended:?}");
 }
 
-/// Claims that a record was not what it must be.
-#[derive(Debug)]
-struct Fencing;
-
-impl Script for Fencing {
-    async fn commit(
-        &self,
-        _: &MemoryStore,
-        _: Commit<'_>,
-        _: Instant,
-    ) -> Result<Committed, StoreError> {
-        Ok(Committed::Fenced(None))
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_commit_without_a_record_that_meets_one_was_not_committed_and_is_not_to_be_sent_again() {
-    let disabled = disabled(Fencing);
+    let disabled = disabled(Replies::default().on_commit(|| Ok(Committed::Fenced(None))));
     let ended = write(&disabled).await;
     assert!(
         matches!(&ended, Err(Error::NotCommitted(StoreError::Rejected(_)))),
@@ -231,58 +189,22 @@ async fn a_commit_without_a_record_that_meets_one_was_not_committed_and_is_not_t
     );
 }
 
-/// Each send is refused permanently, and so is a release.
-#[derive(Debug)]
-struct AllDenied;
-
-impl Script for AllDenied {
-    async fn write(
-        &self,
-        table: &MemoryStore,
-        write: &RecordWrite,
-        deadline: Instant,
-    ) -> Result<Answer, StoreError> {
-        match write {
-            RecordWrite::Release(_) => Err(StoreError::Denied("no permission".into())),
-            _ => table.write(write, deadline).await,
-        }
-    }
-
-    async fn commit(
-        &self,
-        _: &MemoryStore,
-        _: Commit<'_>,
-        _: Instant,
-    ) -> Result<Committed, StoreError> {
-        Err(StoreError::Denied("no permission".into()))
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn where_each_send_was_answered_no_release_is_needed_to_know_that_nothing_was_written() {
-    let ended = write(&engine(AllDenied)).await;
+    let denied = || StoreError::Denied("no permission".into());
+    let all_denied = Replies::default()
+        .on_write(move |write| matches!(write, RecordWrite::Release(_)).then(|| Err(denied())))
+        .on_commit(move || Err(denied()));
+    let ended = write(&engine(all_denied)).await;
     assert!(matches!(ended, Err(Error::NotCommitted(_))), "{ended:?}");
-}
-
-/// No send is answered.
-#[derive(Debug)]
-struct NeverAnswered;
-
-impl Script for NeverAnswered {
-    async fn commit(
-        &self,
-        _: &MemoryStore,
-        _: Commit<'_>,
-        _: Instant,
-    ) -> Result<Committed, StoreError> {
-        Err(StoreError::Unavailable("no reply".into()))
-    }
 }
 
 /// DynamoDB remembers the token for 10 minutes: a later send would count as another transaction.
 #[tokio::test(start_paused = true)]
 async fn without_a_record_a_transaction_is_not_sent_for_longer_than_its_token_is_remembered() {
-    let disabled = disabled(NeverAnswered);
+    let unanswered = Replies::default();
+    let disabled =
+        disabled(unanswered.on_commit(|| Err(StoreError::Unavailable("no reply".into()))));
     let began = Instant::now();
     let ended = write(&disabled).await;
     assert!(matches!(ended, Err(Error::OutcomeUnknown(_))), "{ended:?}");

@@ -176,7 +176,7 @@ async fn a_claim_gets_the_usual_time_and_a_short_release_where_it_is_not_answere
 async fn a_step_that_has_happened_is_noted_for_the_usual_time_and_one_that_has_not_for_the_least() {
     fn state(write: &RecordWrite) -> Option<&StepState> {
         match write {
-            RecordWrite::Amend(amendment) => Some(&amendment.step.entry.state),
+            RecordWrite::Amend { entry, .. } => Some(&entry.state),
             _ => None,
         }
     }

@@ -4,29 +4,12 @@ use super::*;
 use crate::protocol::clock::EpochSeconds;
 use crate::protocol::record::{Omission, RecordWrite, Status, StoredOutcome};
 
-/// Refuses each completion with the record that another attempt has left meanwhile.
-#[derive(Debug)]
-struct Overtaken {
-    left: Option<Record>,
-}
-
-impl Script for Overtaken {
-    async fn write(
-        &self,
-        table: &MemoryStore,
-        write: &RecordWrite,
-        deadline: Instant,
-    ) -> Result<Answer, StoreError> {
-        match write {
-            RecordWrite::Complete(_) => Ok(Answer::Refused(self.left.clone().map(Found::readable))),
-            _ => table.write(write, deadline).await,
-        }
-    }
-}
-
 /// The end of a run whose handler gave 1, when another attempt has left this record.
 async fn overtaken_by(left: Option<Record>) -> Result<Outcome<i32>, Error<Infallible>> {
-    let once = engine(Overtaken { left });
+    let once = engine(Replies::default().on_write(move |write| {
+        matches!(write, RecordWrite::Complete(_))
+            .then(|| Ok(Answer::Refused(left.clone().map(Found::readable))))
+    }));
     once.run(key(), payload(), async |_| Ok(1)).await
 }
 
@@ -72,6 +55,7 @@ async fn an_attempt_whose_successors_outcome_was_not_kept_is_told_so() {
             ended,
             Err(Error::OutcomeOmitted {
                 reason: Omission::TooLarge,
+                handler_ran: true,
                 ..
             })
         ),

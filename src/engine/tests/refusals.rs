@@ -92,39 +92,15 @@ async fn a_refusal_needs_no_release_where_each_send_was_answered() {
     assert!(matches!(ended, Err(Error::Refused(_))), "{ended:?}");
 }
 
-/// Refuses the first completion for lack of permission, and commits everything.
-#[derive(Debug, Default)]
-struct GrantedLater {
-    completions: AtomicU32,
-}
-
-impl Script for GrantedLater {
-    async fn write(
-        &self,
-        table: &MemoryStore,
-        write: &RecordWrite,
-        deadline: Instant,
-    ) -> Result<Answer, StoreError> {
-        let is_completion = matches!(write, RecordWrite::Complete(_));
-        if is_completion && self.completions.fetch_add(1, Ordering::Relaxed) == 0 {
-            return Err(StoreError::Denied("no permission".into()));
-        }
-        table.write(write, deadline).await
-    }
-
-    async fn commit(
-        &self,
-        _: &MemoryStore,
-        _: Commit<'_>,
-        _: Instant,
-    ) -> Result<Committed, StoreError> {
-        Ok(Committed::Applied)
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_commit_that_is_answered_ends_the_pause_of_claims() {
-    let once = engine(GrantedLater::default());
+    let is_granted = AtomicBool::new(false);
+    let granted_later = Replies::default().on_write(move |write| {
+        let is_denied =
+            matches!(write, RecordWrite::Complete(_)) && !is_granted.swap(true, Ordering::Relaxed);
+        is_denied.then(|| Err(StoreError::Denied("no permission".into())))
+    });
+    let once = engine(granted_later.on_commit(|| Ok(Committed::Applied)));
     let charge = async |order: &str| {
         let key = Key::new("charge", order);
         once.run(key, payload(), async |_| Ok::<_, Infallible>(1))

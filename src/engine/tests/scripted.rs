@@ -52,6 +52,77 @@ pub(super) trait Script: Send + Sync + 'static {
     }
 }
 
+type OnWrite = Box<dyn Fn(&RecordWrite) -> Option<Result<Answer, StoreError>> + Send + Sync>;
+type OnCommit = Box<dyn Fn() -> Result<Committed, StoreError> + Send + Sync>;
+
+/// Answers of the test's own to some calls. A timeout comes at the deadline.
+pub(super) struct Replies {
+    write: OnWrite,
+    commit: Option<OnCommit>,
+}
+
+impl Default for Replies {
+    fn default() -> Self {
+        Self {
+            write: Box::new(|_| None),
+            commit: None,
+        }
+    }
+}
+
+impl Replies {
+    /// Answers each write that this gives a reply to.
+    pub(super) fn on_write(
+        self,
+        reply: impl Fn(&RecordWrite) -> Option<Result<Answer, StoreError>> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            write: Box::new(reply),
+            ..self
+        }
+    }
+
+    /// Answers each commit.
+    pub(super) fn on_commit(
+        self,
+        reply: impl Fn() -> Result<Committed, StoreError> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            commit: Some(Box::new(reply)),
+            ..self
+        }
+    }
+}
+
+impl Script for Replies {
+    async fn write(
+        &self,
+        table: &MemoryStore,
+        write: &RecordWrite,
+        deadline: Instant,
+    ) -> Result<Answer, StoreError> {
+        let Some(reply) = (self.write)(write) else {
+            return table.write(write, deadline).await;
+        };
+        if matches!(reply, Err(StoreError::Timeout)) {
+            tokio::time::sleep_until(deadline).await;
+        }
+        reply
+    }
+
+    async fn commit(
+        &self,
+        table: &MemoryStore,
+        commit: Commit<'_>,
+        deadline: Instant,
+    ) -> Result<Committed, StoreError> {
+        match &self.commit {
+            Some(reply) => reply(),
+            None => table.commit(commit, deadline).await,
+        }
+    }
+}
+
 /// A table, and how it answers.
 #[derive(Debug)]
 pub(super) struct Scripted<P> {

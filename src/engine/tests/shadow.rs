@@ -7,23 +7,10 @@ use futures_util::FutureExt;
 use super::*;
 use crate::idempotency::Verdict;
 
-/// Refuses every transaction permanently.
-#[derive(Debug)]
-struct Refusing;
-
-impl Script for Refusing {
-    async fn commit(
-        &self,
-        _: &MemoryStore,
-        _: Commit<'_>,
-        _: Instant,
-    ) -> Result<Committed, StoreError> {
-        Err(StoreError::Rejected("no transaction is taken".into()))
-    }
-}
-
 fn observing() -> Idempotency {
-    bench(Refusing, |builder| builder.observe(true)).once
+    let refusing = Replies::default()
+        .on_commit(|| Err(StoreError::Rejected("no transaction is taken".into())));
+    bench(refusing, |builder| builder.observe(true)).once
 }
 
 /// The error in the shadow record, which was released.

@@ -20,7 +20,8 @@ impl Script for SlowNote {
         write: &RecordWrite,
         deadline: Instant,
     ) -> Result<Answer, StoreError> {
-        if matches!(write, RecordWrite::Amend(_)) && self.notes.fetch_add(1, Ordering::Relaxed) == 0
+        if matches!(write, RecordWrite::Amend { .. })
+            && self.notes.fetch_add(1, Ordering::Relaxed) == 0
         {
             sleep(NOTE_TAKES).await;
         }
@@ -59,7 +60,14 @@ async fn a_step_whose_attempt_has_no_time_left_is_neither_noted_nor_begun() {
         (LEASE.saturating_sub(Duration::from_millis(1)), true),
         (LEASE, false),
     ] {
-        let once = engine(Noting::default());
+        let notes = Arc::new(AtomicU32::new(0));
+        let seen = Arc::clone(&notes);
+        let once = engine(Replies::default().on_write(move |write| {
+            if matches!(write, RecordWrite::Amend { .. }) {
+                seen.fetch_add(1, Ordering::Relaxed);
+            }
+            None
+        }));
         let run = once.run(key(), payload(), async |claim| {
             sleep(takes).await;
             claim.step("charge", async |_| Ok::<_, Infallible>(1)).await
@@ -67,34 +75,14 @@ async fn a_step_whose_attempt_has_no_time_left_is_neither_noted_nor_begun() {
         let ended = run.await;
         let is_late = matches!(ended, Err(Error::Handler(StepError::OutOfTime)));
         assert_eq!(is_late, !is_begun, "{ended:?}");
-        let notes = once.store.script.notes.load(Ordering::Relaxed);
-        assert_eq!(notes, if is_begun { 2 } else { 0 });
-    }
-}
-
-/// Counts the notes of steps.
-#[derive(Debug, Default)]
-struct Noting {
-    notes: AtomicU32,
-}
-
-impl Script for Noting {
-    async fn write(
-        &self,
-        table: &MemoryStore,
-        write: &RecordWrite,
-        deadline: Instant,
-    ) -> Result<Answer, StoreError> {
-        if matches!(write, RecordWrite::Amend(_)) {
-            self.notes.fetch_add(1, Ordering::Relaxed);
-        }
-        table.write(write, deadline).await
+        let expected = if is_begun { 2 } else { 0 };
+        assert_eq!(notes.load(Ordering::Relaxed), expected);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_result_that_an_earlier_attempt_recorded_is_given_once() {
-    let once = engine(Noting::default());
+    let once = engine(Replies::default());
     let first = once.run(key(), payload(), async |claim| {
         claim.step("charge", async |_| Ok::<_, &str>(7)).await?;
         Err::<i32, _>(StepError::Effect("down"))
@@ -113,27 +101,11 @@ async fn a_result_that_an_earlier_attempt_recorded_is_given_once() {
     assert_eq!(second.await.unwrap(), Outcome::Executed(7));
 }
 
-/// The record is gone when a step is noted.
-#[derive(Debug)]
-struct Gone;
-
-impl Script for Gone {
-    async fn write(
-        &self,
-        table: &MemoryStore,
-        write: &RecordWrite,
-        deadline: Instant,
-    ) -> Result<Answer, StoreError> {
-        match write {
-            RecordWrite::Amend(_) => Ok(Answer::Refused(None)),
-            _ => table.write(write, deadline).await,
-        }
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_step_of_a_record_that_is_gone_does_not_fire_and_its_attempt_has_lost_the_lease() {
-    let once = engine(Gone);
+    let once = engine(Replies::default().on_write(|write| {
+        matches!(write, RecordWrite::Amend { .. }).then_some(Ok(Answer::Refused(None)))
+    }));
     let run = once.run(key(), payload(), async |claim| {
         let fires = async |_| -> Result<i32, &str> { panic!("it has fired") };
         let lost = claim.step("charge", fires).await;
@@ -155,13 +127,13 @@ impl Script for Succeeded {
         write: &RecordWrite,
         deadline: Instant,
     ) -> Result<Answer, StoreError> {
-        let RecordWrite::Amend(amendment) = write else {
+        let RecordWrite::Amend { step, entry, .. } = write else {
             return table.write(write, deadline).await;
         };
         let found = table.load(write.id(), deadline).await?.unwrap();
         let mut record = *found.content.unwrap();
         record.owner = Some(Owner::from_stored("successor"));
-        record.journal.put(amendment.step.clone());
+        record.journal.put(step, entry.clone());
         Ok(Answer::Refused(Some(Found::readable(record))))
     }
 }

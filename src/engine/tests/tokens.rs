@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::*;
-use crate::protocol::record::Basis;
+use crate::protocol::record::RecordWrite;
 
 /// The store's answer to a send.
 #[derive(Clone, Copy, Debug)]
@@ -38,8 +38,8 @@ impl Script for Tokens {
             Meets::NoRoom => Err(StoreError::TooLarge),
             Meets::Success => Ok(Committed::Applied),
             Meets::Another => {
-                let (Basis::Absent(claim) | Basis::Version { claim, .. }) =
-                    &commit.record.unwrap().basis
+                let Some(RecordWrite::Create(claim) | RecordWrite::TakeOver { claim, .. }) =
+                    &commit.record.unwrap().claim
                 else {
                     panic!("no claim came before")
                 };

@@ -3,6 +3,7 @@
 use super::*;
 use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::record::{Record, Status};
+use crate::protocol::{OnCrash, decide_step};
 
 const AT: EpochMillis = EpochMillis(7);
 
@@ -11,7 +12,7 @@ fn entry(state: StepState) -> StepEntry {
 }
 
 fn text(bytes: usize) -> StepState {
-    StepState::Confirmed(StepResult::Text("x".repeat(bytes)))
+    StepState::Confirmed(Ok("x".repeat(bytes)))
 }
 
 /// Tells whether a step has room while no other begins.
@@ -35,7 +36,7 @@ fn a_journal_is_empty_until_its_first_step_begins() {
     assert!(journal.is_empty());
     assert_eq!((journal.get("charge"), journal.iter().count()), (None, 0));
     let begun = StepEntry::begun(None, AT);
-    journal.put(StepNote::new("charge", begun.clone()));
+    journal.put("charge", begun.clone());
     assert!(!journal.is_empty());
     assert_eq!(journal.iter().collect::<Vec<_>>(), [("charge", &begun)]);
 }
@@ -45,14 +46,14 @@ fn a_step_takes_its_name_its_result_and_its_error_and_a_pending_one_the_largest_
     let size = |state: StepState, error: Option<&str>| {
         let mut journal = Journal::default();
         let begun = StepEntry::begun(None, AT);
-        journal.put(StepNote::new("charge", begun.ended(state, error, AT)));
+        journal.put("charge", begun.ended(state, error, AT));
         journal.size() - "charge".len() - ENTRY_OVERHEAD
     };
     assert_eq!(size(StepState::Failed, None), 0);
     assert_eq!(size(StepState::Failed, Some("Timeout")), 7);
     assert_eq!(size(text(5), None), 5);
     assert_eq!(size(text(5), Some("Timeout")), 5 + 7);
-    let omitted = StepState::Confirmed(StepResult::Omitted(Omission::TooLarge));
+    let omitted = StepState::Confirmed(Err(Omission::TooLarge));
     assert_eq!(size(omitted, None), 0);
     assert_eq!(size(StepState::Pending, None), MAX_STEP_RESULT_BYTES);
 }
@@ -62,27 +63,30 @@ fn a_step_that_is_known_keeps_its_place_in_a_full_journal() {
     let mut full = Journal::default();
     for number in 0..15 {
         let name = format!("step-{number:02}");
-        full.put(StepNote::new(name, entry(text(MAX_STEP_RESULT_BYTES))));
+        full.put(name, entry(text(MAX_STEP_RESULT_BYTES)));
     }
     assert!(!has_room(&full, "step-15"));
     assert!(has_room(&full, "step-07"));
 }
 
 #[test]
-fn an_older_note_is_not_taken() {
+fn debug_shows_no_result() {
+    let known = entry(StepState::Confirmed(Ok("secret".to_owned())));
+    let decision = decide_step(Some(&known), OnCrash::RunAgain);
+    for shown in [format!("{known:?}"), format!("{decision:?}")] {
+        assert!(!shown.contains("secret"), "{shown}");
+    }
+}
+
+#[test]
+fn an_older_entry_is_not_taken() {
     let mut journal = Journal::default();
-    let pending = StepNote {
-        name: "charge".to_owned(),
-        entry: StepEntry::begun(None, AT),
-    };
-    let confirmed = StepNote {
-        entry: pending.entry.ended(text(1), None, AT),
-        ..pending.clone()
-    };
-    assert!(journal.takes(&pending));
-    journal.put(confirmed.clone());
-    assert!(!journal.takes(&pending));
-    assert!(!journal.takes(&confirmed));
+    let pending = StepEntry::begun(None, AT);
+    let confirmed = pending.ended(text(1), None, AT);
+    assert!(journal.takes("charge", &pending));
+    journal.put("charge", confirmed.clone());
+    assert!(!journal.takes("charge", &pending));
+    assert!(!journal.takes("charge", &confirmed));
 }
 
 #[test]
@@ -90,10 +94,7 @@ fn the_number_of_steps_and_their_size_are_bounded() {
     let mut many = Journal::default();
     for number in 0..MAX_STEPS {
         assert!(has_room(&many, &format!("step-{number}")));
-        many.put(StepNote {
-            name: format!("step-{number}"),
-            entry: entry(text(1)),
-        });
+        many.put(format!("step-{number}"), entry(text(1)));
     }
     assert!(!has_room(&many, "one-more"));
     assert!(has_room(&many, "step-0"), "it has its place");
@@ -101,10 +102,7 @@ fn the_number_of_steps_and_their_size_are_bounded() {
     let mut large = Journal::default();
     let mut count = 0;
     while has_room(&large, &format!("step-{count}")) {
-        large.put(StepNote {
-            name: format!("step-{count}"),
-            entry: entry(text(MAX_STEP_RESULT_BYTES)),
-        });
+        large.put(format!("step-{count}"), entry(text(MAX_STEP_RESULT_BYTES)));
         count += 1;
     }
     assert_eq!(count, 15);
@@ -122,8 +120,7 @@ fn a_step_begins_only_if_the_largest_result_would_fit() {
             last_error: Some(last_error),
             ..entry(StepState::Failed)
         };
-        let name = "a".to_owned();
-        journal.put(StepNote { name, entry });
+        journal.put("a", entry);
         journal
     };
     assert_eq!(
@@ -136,20 +133,20 @@ fn a_step_begins_only_if_the_largest_result_would_fit() {
 }
 
 #[test]
-fn each_note_of_new_keys_is_the_next_generation_and_takes_the_place_of_no_step() {
+fn each_entry_of_new_keys_is_the_next_generation_and_takes_the_place_of_no_step() {
     let mut journal = Journal::default();
     assert_eq!(journal.key_generation(), 0);
     for generation in 1..4 {
-        let note = journal.next_keys(AT);
-        assert!(journal.takes(&note) && !is_step_name(&note.name));
-        journal.put(note);
+        let (name, entry) = journal.next_keys(AT);
+        assert!(journal.takes(&name, &entry) && !is_step_name(&name));
+        journal.put(name, entry);
         assert_eq!(journal.key_generation(), generation);
     }
     for number in 1..MAX_STEPS {
-        journal.put(StepNote::new(format!("step-{number}"), entry(text(1))));
+        journal.put(format!("step-{number}"), entry(text(1)));
     }
     assert!(has_room(&journal, "step-0"));
-    journal.put(StepNote::new("step-0", entry(text(1))));
+    journal.put("step-0", entry(text(1)));
     assert!(!has_room(&journal, "one-more") && has_room(&journal, "step-0"));
 }
 
@@ -165,10 +162,10 @@ fn names_are_short_and_plain() {
 
 fn record(status: Status, state: &SagaState, undo: StepState) -> Record {
     let mut record = Record::new(status, EpochSeconds(9));
-    let text = StepResult::Text(serde_json::to_string(state).unwrap());
+    let text = Ok(serde_json::to_string(state).unwrap());
     for (name, state) in [(SAGA, StepState::Confirmed(text)), ("charge/undo", undo)] {
         let entry = StepEntry::new(state, 1, 1, EpochMillis(7));
-        record.journal.put(StepNote::new(name, entry));
+        record.journal.put(name, entry);
     }
     record
 }
@@ -190,7 +187,7 @@ fn the_record_and_its_journal_give_the_status() {
         ..back.clone()
     };
     let (under_way, pending) = (Status::InProgress, || StepState::Pending);
-    let undone = || StepState::Confirmed(StepResult::Text("null".to_owned()));
+    let undone = || StepState::Confirmed(Ok("null".to_owned()));
     for (status, state, undo, expected) in [
         (under_way, &running, pending(), SagaStatus::Running),
         (under_way, &back, pending(), SagaStatus::Compensating),
@@ -220,7 +217,7 @@ fn the_record_and_its_journal_give_the_status() {
     let plain = Record::new(under_way, EpochSeconds(9));
     assert_eq!(SagaStatus::of(&plain), None);
     // An operator has erased what the saga and its step returned.
-    let erased = StepState::Confirmed(StepResult::Omitted(Omission::Redacted));
+    let erased = StepState::Confirmed(Err(Omission::Redacted));
     for (undo, expected) in [
         (undone(), SagaStatus::Compensated),
         (StepState::Failed, SagaStatus::Failed),
@@ -228,7 +225,7 @@ fn the_record_and_its_journal_give_the_status() {
         let mut record = record(Status::Failed, &back, undo);
         for name in [SAGA, "charge"] {
             let entry = StepEntry::new(erased.clone(), 2, 1, AT);
-            record.journal.put(StepNote::new(name, entry));
+            record.journal.put(name, entry);
         }
         assert_eq!(SagaStatus::of(&record), Some(expected));
     }
@@ -243,13 +240,9 @@ fn no_step_has_the_name_of_a_compensation() {
 fn a_saga_goes_on_only_where_its_state_can_be_read() {
     let at = EpochMillis(1);
     let of = |text: &str| {
-        let state = StepState::Confirmed(StepResult::Text(text.to_owned()));
-        let mut journal = Journal::default();
-        journal.put(StepNote::new(
-            SAGA,
-            StepEntry::begun(None, at).ended(state, None, at),
-        ));
-        journal
+        let state = StepState::Confirmed(Ok(text.to_owned()));
+        let entry = StepEntry::begun(None, at).ended(state, None, at);
+        [(SAGA, entry)].into_iter().collect::<Journal>()
     };
     assert!(of("{}").checked(true).is_ok());
     assert!(of("7").checked(true).is_err());

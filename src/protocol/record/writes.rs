@@ -4,7 +4,7 @@
 use super::{LAYOUT, Owner, Record, Status, StoredOutcome, Version};
 use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::fingerprint::Fingerprint;
-use crate::protocol::journal::StepNote;
+use crate::protocol::journal::{Journal, StepEntry};
 use crate::protocol::key::RecordId;
 
 /// A conditional write on one record. [`transition`](crate::protocol::transition) says what each
@@ -25,10 +25,28 @@ pub enum RecordWrite {
     },
     /// Lengthens the lease, if the record is in progress, held by the owner, and its lease is
     /// shorter.
-    Renew(Renewal),
+    Renew {
+        /// The id of the record.
+        id: RecordId,
+        /// The owner that claims to hold it.
+        owner: Owner,
+        /// The new lease; includes the skew margin.
+        lease: EpochMillis,
+        /// The time from which TTL may delete the record; never before the lease.
+        expiration: EpochSeconds,
+    },
     /// Writes a step's entry, if the record is in progress and held by the owner, and the entry is
     /// newer than the step's own.
-    Amend(Amendment),
+    Amend {
+        /// The id of the record.
+        id: RecordId,
+        /// The owner that claims to hold it.
+        owner: Owner,
+        /// The name of the step.
+        step: String,
+        /// The entry.
+        entry: StepEntry,
+    },
     /// Makes the record final, if it is in progress and held by the owner.
     Complete(Completion),
     /// Ends the lease and puts a tombstone in the owner's place, if the record is in progress and
@@ -40,12 +58,19 @@ pub enum RecordWrite {
 }
 
 impl RecordWrite {
+    /// Creates a record for a claim, or takes over the one of this version.
+    pub(crate) fn claim(claim: NewClaim, over: Option<(Version, Takeover)>) -> Self {
+        match over {
+            None => Self::Create(claim),
+            Some((seen, mode)) => Self::TakeOver { seen, mode, claim },
+        }
+    }
+
     /// Returns the id of the record that it changes.
     pub fn id(&self) -> &RecordId {
         match self {
             Self::Create(claim) | Self::TakeOver { claim, .. } => &claim.id,
-            Self::Renew(renewal) => &renewal.id,
-            Self::Amend(amendment) => &amendment.id,
+            Self::Renew { id, .. } | Self::Amend { id, .. } => id,
             Self::Complete(completion) => &completion.id,
             Self::Release(release) => &release.id,
             Self::Intervene(intervention) => &intervention.id,
@@ -56,8 +81,7 @@ impl RecordWrite {
     pub fn owner(&self) -> &Owner {
         match self {
             Self::Create(claim) | Self::TakeOver { claim, .. } => &claim.owner,
-            Self::Renew(renewal) => &renewal.owner,
-            Self::Amend(amendment) => &amendment.owner,
+            Self::Renew { owner, .. } | Self::Amend { owner, .. } => owner,
             Self::Complete(completion) => &completion.owner,
             Self::Release(release) => &release.owner,
             Self::Intervene(intervention) => &intervention.owner,
@@ -77,8 +101,6 @@ macro_rules! write_from {
 
 write_from! {
     Create: NewClaim,
-    Renew: Renewal,
-    Amend: Amendment,
     Complete: Completion,
     Release: Release,
     Intervene: Intervention,
@@ -179,30 +201,6 @@ impl Completion {
     }
 }
 
-/// A longer lease, to be written under the fence; it never shortens one.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Renewal {
-    /// The id of the record.
-    pub id: RecordId,
-    /// The owner that claims to hold it.
-    pub owner: Owner,
-    /// The new lease; includes the skew margin.
-    pub lease: EpochMillis,
-    /// The time from which TTL may delete the record; never before the lease.
-    pub expiration: EpochSeconds,
-}
-
-/// A step's entry in the journal of a record in progress, to be written under the fence.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Amendment {
-    /// The id of the record.
-    pub id: RecordId,
-    /// The owner that claims to hold it.
-    pub owner: Owner,
-    /// The entry; it applies only over an older revision of the same step's.
-    pub step: StepNote,
-}
-
 /// The end of a lease, to be written under the fence. Nothing is deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Release {
@@ -231,7 +229,7 @@ pub struct Intervention {
     /// The time from which TTL may delete the record.
     pub expiration: EpochSeconds,
     /// Entries of the journal; each applies only over an older revision of the same step's.
-    pub steps: Vec<StepNote>,
+    pub steps: Journal,
     /// The end of the record.
     pub end: Ended,
 }
@@ -261,28 +259,10 @@ pub enum Ended {
 pub struct Final {
     /// The completion.
     pub completion: Completion,
-    /// The state that the store must find.
-    pub basis: Basis,
-}
-
-/// The basis is the state of a key in which a [`Final`] applies.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Basis {
-    /// The owner's claim, in progress: the fence.
-    Claimed,
-    /// The key has no record: no claim came before. The record is as this claim would have made it,
-    /// then completed.
-    Absent(NewClaim),
-    /// A record that expired or was released, and is still exactly at this version.
-    Version {
-        /// The version that was observed.
-        seen: Version,
-        /// The mode, which says what is kept of it.
-        mode: Takeover,
-        /// The claim, as in `Absent`.
-        claim: NewClaim,
-    },
+    /// The [`Create`](RecordWrite::Create) or [`TakeOver`](RecordWrite::TakeOver) that is written
+    /// with it, where no claim came before: the record is as that would have made it, then completed.
+    /// `None` where the owner's claim is in progress: the fence.
+    pub claim: Option<RecordWrite>,
 }
 
 impl Record {

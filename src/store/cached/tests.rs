@@ -10,13 +10,10 @@ use crate::protocol::record::Owner;
 use crate::store::MemoryStore;
 
 #[test]
-fn by_default_a_thousand_records_are_remembered_in_four_mebibytes() {
+fn by_default_records_are_remembered_in_four_mebibytes() {
     let store = CachedStore::new(MemoryStore::new());
-    assert_eq!(store.memory().max_entries, 1_000);
     assert_eq!(store.memory().max_bytes, 4 * 1_024 * 1_024);
-    let smaller = store.max_entries(7).max_bytes(70);
-    assert_eq!(smaller.memory().max_entries, 7);
-    assert_eq!(smaller.memory().max_bytes, 70);
+    assert_eq!(store.max_bytes(70).memory().max_bytes, 70);
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,7 +141,7 @@ fn an_entry_takes_its_texts_and_what_holds_them() {
 fn an_entry_may_take_all_the_room_there_is() {
     let room = size(&id(1), &outcome("1"));
     for (most, fits) in [(room, true), (room - 1, false)] {
-        let mut memory = Memory::new(2, most);
+        let mut memory = Memory::new(most);
         memory.put(&id(1), outcome("1"));
         assert_eq!(memory.outcome(&id(1), NOW).is_some(), fits);
     }
@@ -160,7 +157,7 @@ const NOW: EpochMillis = EpochMillis(0);
 
 #[test]
 fn the_least_recently_used_goes_first() {
-    let mut memory = Memory::new(2, usize::MAX);
+    let mut memory = Memory::new(2 * size(&id(1), &outcome("1")));
     memory.put(&id(1), outcome("1"));
     memory.put(&id(2), outcome("2"));
     assert!(memory.outcome(&id(1), NOW).is_some());
@@ -171,7 +168,7 @@ fn the_least_recently_used_goes_first() {
 
 #[test]
 fn room_for_one_entry_holds_the_last_one() {
-    let mut memory = Memory::new(1, usize::MAX);
+    let mut memory = Memory::new(size(&id(1), &outcome("1")));
     for n in [1, 2] {
         memory.put(&id(n), outcome("1"));
         assert!(memory.outcome(&id(n), NOW).is_some());
@@ -181,7 +178,7 @@ fn room_for_one_entry_holds_the_last_one() {
 
 #[test]
 fn large_outcomes_drive_out_others_and_those_that_never_fit_do_not() {
-    let mut memory = Memory::new(100, 4_000);
+    let mut memory = Memory::new(4_000);
     for n in 0..4 {
         memory.put(&id(n), outcome("small"));
     }
@@ -193,7 +190,7 @@ fn large_outcomes_drive_out_others_and_those_that_never_fit_do_not() {
 
 #[test]
 fn an_outcome_is_forgotten_when_it_expires() {
-    let mut memory = Memory::new(2, usize::MAX);
+    let mut memory = Memory::new(usize::MAX);
     memory.put(&id(1), outcome("1"));
     assert!(memory.outcome(&id(1), EpochMillis(99_999)).is_some());
     assert!(memory.outcome(&id(1), EpochMillis(100_000)).is_none());
@@ -202,7 +199,7 @@ fn an_outcome_is_forgotten_when_it_expires() {
 
 #[test]
 fn a_claim_answers_nothing() {
-    let mut memory = Memory::new(2, usize::MAX);
+    let mut memory = Memory::new(usize::MAX);
     memory.put(&id(1), claim(&Owner::random().unwrap()));
     assert_eq!(memory.outcome(&id(1), NOW), None);
     assert!(memory.claim(&id(1)).is_some() && memory.claim(&id(2)).is_none());
@@ -214,19 +211,18 @@ fn a_claim_answers_nothing() {
 
 #[test]
 fn without_room_nothing_is_remembered() {
-    for mut memory in [Memory::new(0, usize::MAX), Memory::new(10, 0)] {
-        memory.put(&id(1), outcome("1"));
-        assert_eq!((memory.entries.len(), memory.bytes), (0, 0));
-    }
+    let mut memory = Memory::new(0);
+    memory.put(&id(1), outcome("1"));
+    assert_eq!((memory.entries.len(), memory.bytes), (0, 0));
 }
 
 proptest! {
     #[test]
-    fn the_bounds_hold_and_the_bytes_are_those_of_the_entries(
+    fn the_bound_holds_and_the_bytes_are_those_of_the_entries(
         changes in prop::collection::vec((0..8_u8, 0..4_u8, 0..2_000_usize), 0..100),
     ) {
         let owner = Owner::random().unwrap();
-        let mut memory = Memory::new(5, 4_000);
+        let mut memory = Memory::new(4_000);
         for (name, change, length) in changes {
             let id = id(name);
             match change {
@@ -236,7 +232,7 @@ proptest! {
             }
             let bytes: usize = memory.entries.iter().map(|(id, entry)| size(id, entry)).sum();
             prop_assert_eq!(memory.bytes, bytes);
-            prop_assert!(memory.entries.len() <= 5 && bytes <= 4_000);
+            prop_assert!(bytes <= 4_000);
         }
     }
 }

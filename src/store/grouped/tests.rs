@@ -14,8 +14,7 @@ use super::{
 };
 use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::record::{Completion, NewClaim, Owner, Release, StoredOutcome};
-use crate::store::{Answer, StoreError};
-use crate::store::{GroupedStore, MemoryStore, Store};
+use crate::store::{Answer, MemoryStore, Store, StoreError};
 use crate::{Claim, Idempotency, Key, OnStoreUnavailable};
 
 const EXPIRATION: EpochSeconds = EpochSeconds(i64::MAX / 2_000);
@@ -97,8 +96,12 @@ impl Store for Arc<Gate> {
     }
 }
 
-type Grouped = GroupedStore;
+type Grouped = Arc<Groups>;
 type Task = JoinHandle<Result<Answer, StoreError>>;
+
+fn grouped(store: impl Store) -> Grouped {
+    Arc::new(Groups::new(Arc::new(store), false))
+}
 
 fn owner(number: usize) -> Owner {
     Owner::from_stored(number.to_string())
@@ -167,7 +170,7 @@ async fn all_applied(tasks: Vec<Task>) {
 #[tokio::test(start_paused = true)]
 async fn a_request_leaves_alone_and_what_gathers_meanwhile_leaves_together() {
     let gate = Gate::closed();
-    let store = GroupedStore::new(Arc::clone(&gate));
+    let store = grouped(Arc::clone(&gate));
     let tasks = claims(&store, 0..11).await;
     assert_eq!(gate.sizes(), [1]);
     gate.open.add_permits(1);
@@ -181,7 +184,7 @@ async fn a_request_leaves_alone_and_what_gathers_meanwhile_leaves_together() {
 #[tokio::test(start_paused = true)]
 async fn where_nothing_gathers_the_next_request_leaves_at_once() {
     let gate = Gate::closed();
-    let store = GroupedStore::new(Arc::clone(&gate));
+    let store = grouped(Arc::clone(&gate));
     gate.open.add_permits(1);
     let deadline = Instant::now() + Duration::from_mins(1);
     store.write(&claim(0), deadline).await.unwrap();
@@ -194,7 +197,7 @@ async fn where_nothing_gathers_the_next_request_leaves_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_full_group_waits_for_nothing() {
     let gate = Gate::closed();
-    let store = GroupedStore::new(Arc::clone(&gate));
+    let store = grouped(Arc::clone(&gate));
     let tasks = claims(&store, 0..=2 * GROUP + 3).await;
     assert_eq!(gate.sizes(), [1, GROUP, GROUP]);
     gate.open.add_permits(1);
@@ -207,7 +210,7 @@ async fn a_full_group_waits_for_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_second_request_for_one_record_leaves_at_once_and_alone() {
     let gate = Gate::closed();
-    let store = GroupedStore::new(Arc::clone(&gate));
+    let store = grouped(Arc::clone(&gate));
     let tasks = claims(&store, [0, 1, 2, 1, 3]).await;
     assert_eq!(gate.sizes(), [1, 1]);
     gate.open.add_permits(10);
@@ -220,7 +223,7 @@ async fn a_second_request_for_one_record_leaves_at_once_and_alone() {
 /// However many ask for one record, a request for another one waits for two answers.
 #[tokio::test(start_paused = true)]
 async fn a_hot_key_slows_no_other() {
-    let store = GroupedStore::new(Slow(MemoryStore::new()));
+    let store = grouped(Slow(MemoryStore::new()));
     let hot: Vec<_> = (0..500).map(|_| store.clone()).collect();
     let hot = hot.into_iter().map(|store| {
         tokio::spawn(async move {
@@ -272,7 +275,7 @@ impl Store for Slow {
 #[tokio::test(start_paused = true)]
 async fn each_kind_has_groups_of_its_own() {
     let gate = Gate::closed();
-    let store = GroupedStore::new(Arc::clone(&gate));
+    let store = grouped(Arc::clone(&gate));
     gate.open.add_permits(4);
     all_applied(claims(&store, 0..4).await).await;
     gate.open.forget_permits(10);
@@ -304,7 +307,7 @@ async fn each_kind_has_groups_of_its_own() {
 #[tokio::test(start_paused = true)]
 async fn callers_that_go_away_or_stand_still_hold_nothing_up() {
     let gate = Gate::closed();
-    let store = GroupedStore::new(Arc::clone(&gate));
+    let store = grouped(Arc::clone(&gate));
     let mut tasks = claims(&store, 0..4).await;
     let short = start(&store, claim(4), 2);
     settle().await;
@@ -358,7 +361,7 @@ impl Store for Waiting {
 #[tokio::test(start_paused = true)]
 async fn a_member_of_a_group_that_waits_in_the_process_was_not_sent() {
     for is_sent in [false, true] {
-        let store = GroupedStore::new(Waiting { is_sent });
+        let store = grouped(Waiting { is_sent });
         let at = |seconds| Instant::now() + Duration::from_secs(seconds);
         let (one, two, three) = (claim(0), claim(1), claim(2));
         let (first, second, third) = tokio::join!(
@@ -377,7 +380,7 @@ async fn a_member_of_a_group_that_waits_in_the_process_was_not_sent() {
 #[tokio::test(start_paused = true)]
 async fn a_single_request_that_is_dropped_lets_the_others_leave() {
     let gate = Gate::closed();
-    let store = GroupedStore::new(Arc::clone(&gate));
+    let store = grouped(Arc::clone(&gate));
     let mut tasks = claims(&store, 0..4).await;
     tasks.remove(0).abort();
     settle().await;
@@ -394,7 +397,7 @@ async fn a_single_request_that_is_dropped_lets_the_others_leave() {
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_has_gone_is_left_out_of_its_group() {
     let gate = Gate::closed();
-    let store = GroupedStore::new(Arc::clone(&gate));
+    let store = grouped(Arc::clone(&gate));
     let mut tasks = claims(&store, 0..5).await;
     tasks.remove(2).abort();
     tasks.remove(3).abort();
@@ -411,7 +414,7 @@ async fn a_caller_that_has_gone_is_left_out_of_its_group() {
 #[tokio::test(start_paused = true)]
 async fn a_deadline_that_has_passed_is_answered_without_a_write() {
     let gate = Gate::closed();
-    let store = GroupedStore::new(Arc::clone(&gate));
+    let store = grouped(Arc::clone(&gate));
     let tasks = claims(&store, 0..2).await;
     let late = store.write(&claim(2), Instant::now()).await;
     assert!(matches!(late, Err(StoreError::NotSent)), "{late:?}");
@@ -451,8 +454,9 @@ impl Store for HangsOnce {
 
 #[tokio::test(start_paused = true)]
 async fn what_waits_behind_a_call_without_an_answer_runs_protected() {
-    let once = Idempotency::builder(GroupedStore::new(HangsOnce::new()))
+    let once = Idempotency::builder(HangsOnce::new())
         .namespace("groups")
+        .settings(|settings| settings.group_requests = true)
         .on_store_unavailable(OnStoreUnavailable::FailOpen)
         .build()
         .unwrap();
@@ -476,7 +480,7 @@ async fn what_waits_behind_a_call_without_an_answer_runs_protected() {
 
 #[tokio::test(start_paused = true)]
 async fn a_single_request_that_is_not_polled_holds_nothing_up() {
-    let store = GroupedStore::new(Slow(MemoryStore::new()));
+    let store = grouped(Slow(MemoryStore::new()));
     let (write, deadline) = (claim(0), Instant::now() + Duration::from_mins(1));
     let mut still = pin!(store.write(&write, deadline));
     assert!(is_pending(still.as_mut()));
@@ -495,7 +499,7 @@ async fn a_single_request_that_is_not_polled_holds_nothing_up() {
 #[test]
 fn a_runtime_that_ends_leaves_the_queue_to_the_others() {
     let gate = Gate::closed();
-    let store = GroupedStore::new(Arc::clone(&gate));
+    let store = grouped(Arc::clone(&gate));
     let runtime = || {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         builder.enable_time().build().unwrap()
@@ -516,7 +520,7 @@ fn a_runtime_that_ends_leaves_the_queue_to_the_others() {
     let third = two.block_on(async { start(&store, claim(2), 60).await });
     assert!(third.unwrap().unwrap().is_applied());
     two.block_on(settle());
-    assert!(!store.groups().queues.claims.state().is_busy);
+    assert!(!store.queues.claims.state().is_busy);
 }
 
 /// Callers come, are dropped and have little time, calls are answered, all in an order that the seed
@@ -527,7 +531,7 @@ async fn in_any_order_of_events_every_caller_that_stays_is_answered() {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut fate = fastrand::Rng::with_seed(!seed);
         let gate = Gate::applying(move || fate.bool());
-        let store = GroupedStore::new(Arc::clone(&gate));
+        let store = grouped(Arc::clone(&gate));
         let mut tasks: Vec<(usize, Task)> = Vec::new();
         let crowd = random.usize(1..=3 * GROUP);
         for number in 0..random.usize(1..=2 * crowd) {
@@ -556,14 +560,14 @@ async fn in_any_order_of_events_every_caller_that_stays_is_answered() {
         }
         // Those that were dropped last end, too.
         settle().await;
-        assert!(!store.groups().queues.claims.state().is_busy, "seed {seed}");
+        assert!(!store.queues.claims.state().is_busy, "seed {seed}");
     }
 }
 
 /// A store that has nothing under way, after so many claims have met.
 async fn after_a_crowd(of: usize) -> (Arc<Gate>, Grouped) {
     let gate = Gate::closed();
-    let store = GroupedStore::new(Arc::clone(&gate));
+    let store = grouped(Arc::clone(&gate));
     let tasks = claims(&store, 0..of).await;
     gate.open.add_permits(2);
     all_applied(tasks).await;
@@ -751,10 +755,4 @@ async fn a_write_that_its_group_may_have_applied_is_uncertain_whatever_it_meets_
         assert!(matches!(error, StoreError::Throttled(_)), "{error:?}");
         assert_eq!(error.may_have_applied(), left().is_uncertain());
     }
-}
-
-#[tokio::test]
-async fn it_conforms_as_the_store_that_it_is_around() {
-    let store = GroupedStore::new(MemoryStore::new());
-    crate::testing::conformance(&store).await.unwrap();
 }

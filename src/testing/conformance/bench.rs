@@ -9,8 +9,8 @@ use crate::protocol::clock::{Clock, EpochMillis, EpochSeconds, SystemClock};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{Key, MAX_ID_BYTES, Namespace, RecordId};
 use crate::protocol::record::{
-    Completion, Found, NewClaim, Owner, Record, RecordWrite, Release, Renewal, Status,
-    StoredOutcome, Version,
+    Completion, Found, NewClaim, Owner, Record, RecordWrite, Release, Status, StoredOutcome,
+    Version,
 };
 use crate::store::{Answer, DynStore, StoreError};
 
@@ -98,8 +98,8 @@ impl<'a> Bench<'a> {
         })
     }
 
-    pub(super) fn renewal(&self, claim: &NewClaim, lease: EpochMillis) -> Renewal {
-        Renewal {
+    pub(super) fn renewal(&self, claim: &NewClaim, lease: EpochMillis) -> RecordWrite {
+        RecordWrite::Renew {
             id: claim.id.clone(),
             owner: claim.owner.clone(),
             lease,

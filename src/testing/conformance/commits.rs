@@ -7,16 +7,25 @@ use tokio::time::Instant;
 
 use super::bench::{Bench, Check, not_sent, ok, owner, same, soon};
 use crate::protocol::record::{
-    Basis, Completion, Final, Found, NewClaim, Record, StoredOutcome, Takeover, Version,
+    Completion, Final, Found, NewClaim, Record, RecordWrite, StoredOutcome, Takeover, Version,
 };
 use crate::store::StoreError;
 use crate::store::transaction::{Commit, Committed};
 
 impl Bench<'_> {
-    fn final_of(&self, claim: &NewClaim, text: &str, basis: Basis) -> Final {
+    /// Makes the commit of a claim that was written before.
+    fn final_of(&self, claim: &NewClaim, text: &str) -> Final {
         Final {
             completion: self.completion(claim, text),
-            basis,
+            claim: None,
+        }
+    }
+
+    /// Makes the commit of a run without a claim, on a fresh key.
+    fn final_with(&self, claim: &NewClaim, text: &str) -> Final {
+        Final {
+            claim: Some(claim.clone().into()),
+            ..self.final_of(claim, text)
         }
     }
 
@@ -68,11 +77,11 @@ fn finished(claim: &NewClaim, completion: &Completion) -> Record {
 
 pub(super) async fn a_commit_completes_the_owners_claim(bench: &Bench<'_>) -> Check {
     let claim = bench.claimed("commit").await?;
-    let record = bench.final_of(&claim, "1", Basis::Claimed);
+    let record = bench.final_of(&claim, "1");
     bench.commits("the owner's commit", &record).await?;
     let expected = finished(&claim, &record.completion);
     bench.has(&claim.id, expected).await?;
-    let other = bench.final_of(&claim, "2", Basis::Claimed);
+    let other = bench.final_of(&claim, "2");
     bench.fenced("a second commit", &other).await
 }
 
@@ -81,19 +90,16 @@ pub(super) async fn a_commit_completes_the_owners_claim(bench: &Bench<'_>) -> Ch
 pub(super) async fn a_commit_sent_again_changes_nothing(bench: &Bench<'_>) -> Check {
     let claimed = bench.claimed("commit-again").await?;
     let fresh = bench.claim("commit-again-fresh")?;
-    for (claim, basis) in [
-        (&claimed, Basis::Claimed),
-        (&fresh, Basis::Absent(fresh.clone())),
-    ] {
-        let record = bench.final_of(claim, "1", basis);
+    for record in [bench.final_of(&claimed, "1"), bench.final_with(&fresh, "1")] {
         bench.commits("the first send", &record).await?;
-        let left = bench.load(&claim.id).await?;
+        let id = &record.completion.id;
+        let left = bench.load(id).await?;
         match ok(bench.commit(&record, soon()).await)? {
             Committed::Applied => {}
             Committed::Fenced(found) => same("what the copy met", found, left.clone())?,
             other @ Committed::Refused(_) => return Err(format!("the copy: found {other:?}")),
         }
-        same("the record", bench.load(&claim.id).await?, left)?;
+        same("the record", bench.load(id).await?, left)?;
     }
     Ok(())
 }
@@ -104,27 +110,27 @@ pub(super) async fn nobody_else_commits(bench: &Bench<'_>) -> Check {
         owner: owner()?,
         ..claim.clone()
     };
-    let record = bench.final_of(&stranger, "1", Basis::Claimed);
+    let record = bench.final_of(&stranger, "1");
     bench.fenced("a stranger's commit", &record).await?;
     bench.write(bench.release(&claim)?).await?;
-    let late = bench.final_of(&claim, "1", Basis::Claimed);
+    let late = bench.final_of(&claim, "1");
     bench.fenced("a commit after release", &late).await?;
     let nowhere = bench.claim("commit-nowhere")?;
-    let record = bench.final_of(&nowhere, "1", Basis::Claimed);
+    let record = bench.final_of(&nowhere, "1");
     bench.fenced("a commit without a claim", &record).await
 }
 
 pub(super) async fn a_commit_without_a_claim_needs_a_fresh_key(bench: &Bench<'_>) -> Check {
     let claim = bench.claim("commit-fresh")?;
-    let record = bench.final_of(&claim, "1", Basis::Absent(claim.clone()));
+    let record = bench.final_with(&claim, "1");
     bench.commits("a commit on a fresh key", &record).await?;
     let expected = finished(&claim, &record.completion);
     bench.has(&claim.id, expected).await?;
     let second = bench.claim("commit-fresh")?;
-    let second = bench.final_of(&second, "2", Basis::Absent(second.clone()));
+    let second = bench.final_with(&second, "2");
     bench.fenced("a second one", &second).await?;
     let taken = bench.claimed("commit-taken").await?;
-    let record = bench.final_of(&taken, "1", Basis::Absent(taken.clone()));
+    let record = bench.final_with(&taken, "1");
     bench.fenced("one on a claimed key", &record).await
 }
 
@@ -143,16 +149,19 @@ pub(super) async fn a_commit_over_a_record_needs_its_exact_version(bench: &Bench
             started_at: bench.now + Duration::from_millis(3),
             ..bench.claim(name)?
         };
-        let over = |found: Option<Found>| Basis::Version {
-            seen: found.map_or_else(Version::default, |found| found.version),
-            mode,
-            claim: next.clone(),
+        let over = |found: Option<Found>, text| Final {
+            claim: Some(RecordWrite::TakeOver {
+                seen: found.map_or_else(Version::default, |found| found.version),
+                mode,
+                claim: next.clone(),
+            }),
+            ..bench.final_of(&next, text)
         };
-        let record = bench.final_of(&next, "1", over(stale));
+        let record = over(stale, "1");
         bench
             .fenced("a commit over a stale version", &record)
             .await?;
-        let record = bench.final_of(&next, "2", over(bench.load(&claim.id).await?));
+        let record = over(bench.load(&claim.id).await?, "2");
         bench
             .commits("a commit over the version that was seen", &record)
             .await?;
@@ -172,7 +181,7 @@ pub(super) async fn of_many_commits_at_once_one_applies(bench: &Bench<'_>) -> Ch
     let mut records = Vec::new();
     for text in 0..8 {
         let claim = bench.claim("commit-race")?;
-        records.push(bench.final_of(&claim, &text.to_string(), Basis::Absent(claim.clone())));
+        records.push(bench.final_with(&claim, &text.to_string()));
     }
     let until_answered = async |record: &Final| {
         loop {
@@ -194,7 +203,7 @@ pub(super) async fn of_many_commits_at_once_one_applies(bench: &Bench<'_>) -> Ch
 
 pub(super) async fn a_commit_after_its_deadline_writes_nothing(bench: &Bench<'_>) -> Check {
     let claim = bench.claim("commit-late")?;
-    let record = bench.final_of(&claim, "1", Basis::Absent(claim.clone()));
+    let record = bench.final_with(&claim, "1");
     not_sent("a commit", &bench.commit(&record, Instant::now()).await)?;
     same("the record", bench.load(&claim.id).await?, None)
 }

@@ -6,15 +6,16 @@ use std::time::Duration;
 use futures_util::future::join;
 
 use crate::protocol::clock::{EpochMillis, EpochSeconds};
-use crate::protocol::journal::{StepEntry, StepNote, StepResult, StepState};
+use crate::protocol::journal::{Journal, StepEntry, StepState};
 use crate::protocol::packed::{PackedOutcome, Place};
 use crate::protocol::record::{
-    Amendment, Completion, Ended, Found, Intervention, NewClaim, Omission, RELEASED, Record,
-    RecordWrite, Status, StoredOutcome, Takeover, Version,
+    Completion, Ended, Found, Intervention, NewClaim, Omission, RELEASED, Record, RecordWrite,
+    Status, StoredOutcome, Takeover, Version,
 };
 use crate::protocol::transition;
 use crate::store::Answer;
 use crate::testing::conformance::bench::{Bench, Check, owner, same};
+use crate::testing::conformance::journal::note;
 
 fn finished(before: Record, completion: &Completion) -> Record {
     Record {
@@ -189,12 +190,9 @@ pub(super) async fn nobody_else_releases(bench: &Bench<'_>) -> Check {
 pub(super) async fn a_renewal_only_lengthens(bench: &Bench<'_>) -> Check {
     let claim = bench.claimed("renew").await?;
     let longer = bench.renewal(&claim, claim.lease + Duration::from_secs(30));
+    let expected = transition(Some(&Record::claimed(&claim)), &longer);
+    let expected = expected.ok_or("the write doesn't apply")?;
     bench.applies("a longer lease", longer.clone()).await?;
-    let expected = Record {
-        lease: Some(longer.lease),
-        expiration: longer.expiration,
-        ..Record::claimed(&claim)
-    };
     bench.has(&claim.id, expected).await?;
     bench.refused("the same lease again", longer).await?;
     let shorter = bench.renewal(&claim, claim.lease + Duration::from_secs(10));
@@ -209,15 +207,12 @@ pub(super) async fn a_renewal_only_lengthens(bench: &Bench<'_>) -> Check {
 }
 
 /// Makes an amendment with a step's entry.
-fn amendment(claim: &NewClaim) -> Amendment {
-    Amendment {
-        id: claim.id.clone(),
-        owner: claim.owner.clone(),
-        step: StepNote {
-            name: "conformance".to_owned(),
-            entry: StepEntry::begun(None, claim.started_at),
-        },
-    }
+fn amendment(claim: &NewClaim) -> RecordWrite {
+    note(
+        claim,
+        "conformance",
+        StepEntry::begun(None, claim.started_at),
+    )
 }
 
 pub(super) async fn writes_under_the_fence_create_nothing(bench: &Bench<'_>) -> Check {
@@ -234,9 +229,9 @@ pub(super) async fn writes_under_the_fence_create_nothing(bench: &Bench<'_>) -> 
 
 const AT: EpochMillis = EpochMillis(1_763_640_000_123);
 
-fn note(name: &str, revision: u32, text: &str) -> StepNote {
-    let state = StepState::Confirmed(StepResult::Text(text.to_owned()));
-    StepNote::new(name, StepEntry::new(state, revision, 1, AT))
+fn confirmed(text: &str, revision: u32) -> StepEntry {
+    let state = StepState::Confirmed(Ok(text.to_owned()));
+    StepEntry::new(state, revision, 1, AT)
 }
 
 fn ends() -> [Ended; 5] {
@@ -273,23 +268,19 @@ fn over(claim: &NewClaim, seen: &Record, end: Ended) -> Result<Intervention, Str
         owner: owner()?,
         expiration,
         end,
-        steps: Vec::new(),
+        steps: Journal::default(),
     })
 }
 
 pub(super) async fn an_operator_ends_a_record_of_any_status(bench: &Bench<'_>) -> Check {
     let claim = bench.claimed("intervention").await?;
-    let step = note("charge", 1, "1");
-    let charged = Amendment {
-        id: claim.id.clone(),
-        owner: claim.owner.clone(),
-        step,
-    };
+    let charged = note(&claim, "charge", confirmed("1", 1));
     bench.applies("a note", charged).await?;
     for (number, end) in (2..).zip(ends()) {
         let seen = bench.record(&claim.id).await?;
         let mut write = over(&claim, &seen, end)?;
-        write.steps = vec![note("charge", number, "2"), note("@operator", number, "[]")];
+        write.steps.put("charge", confirmed("2", number));
+        write.steps.put("@operator", confirmed("[]", number));
         let write = RecordWrite::Intervene(write);
         let expected = transition(Some(&seen), &write).ok_or("the write doesn't apply")?;
         bench.applies("an intervention", write.clone()).await?;
@@ -320,16 +311,12 @@ pub(super) async fn an_intervention_needs_the_exact_version(bench: &Bench<'_>) -
 
 pub(super) async fn an_intervention_with_an_older_step_is_refused(bench: &Bench<'_>) -> Check {
     let claim = bench.claimed("intervention-step").await?;
-    let step = note("charge", 2, "1");
-    let charged = Amendment {
-        id: claim.id.clone(),
-        owner: claim.owner.clone(),
-        step,
-    };
+    let charged = note(&claim, "charge", confirmed("1", 2));
     bench.applies("a note", charged).await?;
     let seen = bench.record(&claim.id).await?;
     let mut write = over(&claim, &seen, Ended::Released { last_error: None })?;
-    write.steps = vec![note("@operator", 1, "[]"), note("charge", 2, "2")];
+    write.steps.put("@operator", confirmed("[]", 1));
+    write.steps.put("charge", confirmed("2", 2));
     bench.refused("an older step", write).await?;
     bench.has(&claim.id, seen).await
 }
@@ -342,9 +329,7 @@ pub(super) async fn of_a_takeover_and_a_late_write_at_once_one_applies(bench: &B
         let late: RecordWrite = match number % 3 {
             0 => bench.release(&first)?.into(),
             1 => bench.completion(&first, "1").into(),
-            _ => bench
-                .renewal(&first, first.lease + Duration::from_mins(1))
-                .into(),
+            _ => bench.renewal(&first, first.lease + Duration::from_mins(1)),
         };
         let successor = NewClaim {
             owner: owner()?,
@@ -379,9 +364,7 @@ pub(super) async fn of_an_intervention_and_a_late_write_at_once_one_applies(
         let late: RecordWrite = match number % 4 {
             0 => bench.completion(&first, "1").into(),
             1 => bench.release(&first)?.into(),
-            2 => bench
-                .renewal(&first, first.lease + Duration::from_mins(1))
-                .into(),
+            2 => bench.renewal(&first, first.lease + Duration::from_mins(1)),
             _ => resumed(&first, &seen)?,
         };
         let write = over(&first, &seen, Ended::Released { last_error: None })?;
@@ -426,11 +409,11 @@ pub(super) async fn a_note_beside_the_end_of_its_claim_restores_nothing(
             over(&first, &seen, Ended::Released { last_error: None })?.into()
         };
         let late = amendment(&first);
-        let step = late.step.clone();
+        let with_note = transition(Some(&seen), &late).ok_or("the note doesn't apply")?;
         let (noted, ended) = join(bench.write(late), bench.write(end.clone())).await;
         // It came before the end of the claim, or not at all.
         if noted?.is_applied() {
-            seen.journal.put(step);
+            seen = with_note;
         }
         let expected = transition(Some(&seen), &end).ok_or("the write doesn't apply")?;
         let Answer::Applied(left) = ended? else {

@@ -5,11 +5,9 @@ use futures_util::future::join;
 use tokio::time::Instant;
 
 use crate::protocol::clock::EpochMillis;
-use crate::protocol::journal::{Journal, StepEntry, StepNote, StepResult, StepState};
+use crate::protocol::journal::{Journal, StepEntry, StepState};
 use crate::protocol::packed::{LargeOutcome, Place};
-use crate::protocol::record::{
-    Amendment, Found, NewClaim, Omission, RecordWrite, Takeover, Version,
-};
+use crate::protocol::record::{Found, NewClaim, Omission, RecordWrite, Takeover, Version};
 use crate::store::{Answer, StoreError};
 use crate::testing::conformance::bench::{Bench, Check, not_sent, ok, owner, same, soon};
 
@@ -24,30 +22,31 @@ fn entry(state: StepState, revision: u32) -> StepEntry {
 }
 
 fn confirmed(text: &str) -> StepState {
-    StepState::Confirmed(StepResult::Text(text.to_owned()))
+    StepState::Confirmed(Ok(text.to_owned()))
 }
 
-fn note(claim: &NewClaim, name: &str, entry: StepEntry) -> Amendment {
-    Amendment {
+/// Makes the write of a step's entry.
+pub(super) fn note(claim: &NewClaim, step: &str, entry: StepEntry) -> RecordWrite {
+    RecordWrite::Amend {
         id: claim.id.clone(),
         owner: claim.owner.clone(),
-        step: StepNote {
-            name: name.to_owned(),
-            entry,
-        },
+        step: step.to_owned(),
+        entry,
     }
 }
 
-fn journal(notes: &[&Amendment]) -> Journal {
+fn journal(notes: &[&RecordWrite]) -> Journal {
     let mut journal = Journal::default();
-    for amendment in notes {
-        journal.put(amendment.step.clone());
+    for note in notes {
+        if let RecordWrite::Amend { step, entry, .. } = note {
+            journal.put(step, entry.clone());
+        }
     }
     journal
 }
 
 /// Writes a claim, and a note of one step.
-async fn with_a_step(bench: &Bench<'_>, name: &str) -> Result<(NewClaim, Amendment), String> {
+async fn with_a_step(bench: &Bench<'_>, name: &str) -> Result<(NewClaim, RecordWrite), String> {
     let claim = bench.claimed(name).await?;
     let charged = note(&claim, "charge", entry(confirmed("\"r-1\""), 2));
     bench.applies("a note", charged.clone()).await?;
@@ -57,7 +56,7 @@ async fn with_a_step(bench: &Bench<'_>, name: &str) -> Result<(NewClaim, Amendme
 pub(super) async fn every_step_comes_back_as_it_was(bench: &Bench<'_>) -> Check {
     let claim = bench.claimed("steps").await?;
     let before = bench.record(&claim.id).await?;
-    let omitted = StepState::Confirmed(StepResult::Omitted(Omission::TooLarge));
+    let omitted = StepState::Confirmed(Err(Omission::TooLarge));
     let plain = StepEntry {
         last_error: None,
         ..entry(StepState::Pending, 1)
@@ -126,14 +125,14 @@ pub(super) async fn of_two_notes_at_once_both_stand(bench: &Bench<'_>) -> Check 
 
 pub(super) async fn nobody_else_notes_a_step(bench: &Bench<'_>) -> Check {
     let (claim, _) = with_a_step(bench, "not-your-step").await?;
-    let newer = note(&claim, "charge", entry(StepState::Pending, 3));
-    let strangers = Amendment {
+    let newer = |claim: &NewClaim| note(claim, "charge", entry(StepState::Pending, 3));
+    let stranger = NewClaim {
         owner: owner()?,
-        ..newer.clone()
+        ..claim.clone()
     };
-    bench.refused("a stranger's note", strangers).await?;
+    bench.refused("a stranger's note", newer(&stranger)).await?;
     bench.write(bench.release(&claim)?).await?;
-    bench.refused("a note after release", newer).await
+    bench.refused("a note after release", newer(&claim)).await
 }
 
 pub(super) async fn a_release_and_a_takeover_keep_the_journal(bench: &Bench<'_>) -> Check {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
-use lambda_idempotency::protocol::record::{Basis, Owner, RELEASED, RecordWrite};
+use lambda_idempotency::protocol::record::{Owner, RELEASED, RecordWrite};
 use lambda_idempotency::protocol::transition;
 use lambda_idempotency::store::Answer;
 use lambda_idempotency::store::transaction::{Commit, Committed, Write, WriteError};
@@ -30,7 +30,8 @@ impl Store for Contended {
     async fn commit(&self, commit: Commit<'_>, _: Instant) -> Result<Committed, StoreError> {
         let number = self.commits.fetch_add(1, Ordering::Relaxed) + 1;
         let sent = commit.record.expect("a record");
-        let (Basis::Absent(claim) | Basis::Version { claim, .. }) = &sent.basis else {
+        let Some(RecordWrite::Create(claim) | RecordWrite::TakeOver { claim, .. }) = &sent.claim
+        else {
             panic!("no claim came before")
         };
         let mut met = Record::claimed(claim);

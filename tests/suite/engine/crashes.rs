@@ -25,10 +25,7 @@ async fn an_attempt_cut_off_holds_its_lease_and_is_then_taken_over() {
     assert!(matches!(bench.run(1).await, Err(Error::InFlight { .. })));
     bench.clock.advance(Duration::from_millis(1));
     let (log, _capture) = Log::capture();
-    let attempt = bench.once.run(key(), payload(), |claim| async move {
-        Ok::<_, Infallible>(claim.attempt())
-    });
-    assert_eq!(value(attempt.await), 2);
+    assert_eq!(value(attempt(&bench.once, key()).await), 2);
     // At a level that functions log at, unlike an ordinary claim.
     let log = log.text();
     let line = log.lines().find(|line| line.contains("\"taken_over\""));
@@ -107,31 +104,14 @@ async fn with_no_time_left_the_handler_does_not_run_and_the_key_is_free() {
     let past = bench.clock.now() + Duration::from_secs(5);
     bench.clock.advance(Duration::from_secs(30));
     let once = bench.once.deadline(past.into());
-    let late = once.run(key(), payload(), |_| async { Ok::<_, Infallible>(1) });
-    assert!(matches!(late.await, Err(Error::TooLate)));
+    let late = attempt(&once, key()).await;
+    assert!(matches!(late, Err(Error::TooLate)));
     let record = bench.record().await;
     assert!(
         record.is_released(),
         "its claim had a lease, and was released"
     );
     assert_eq!(value(bench.run(2).await), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_payload_that_met_a_crash_stays_bound() {
-    let bench = bench();
-    bench.crash().await;
-    bench.clock.advance(LEASE + MARGIN);
-    let failed = bench.once.run(key(), payload(), |_| async {
-        Err::<i32, _>(HandlerError::other("down"))
-    });
-    failed.await.unwrap_err();
-    let other = bench
-        .once
-        .run(key(), Fingerprint::bytes(b"other"), |_| async {
-            Ok::<_, Infallible>(1)
-        });
-    assert!(matches!(other.await, Err(Error::Mismatch)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,12 +173,6 @@ async fn a_crashed_attempt_runs_again_when_its_pause_is_over_and_not_before() {
     bench.clock.advance(LEASE + MARGIN);
     early(PAUSE).await;
     bench.clock.advance(PAUSE);
-    let failing = bench.once.run(key(), payload(), |_| async {
-        Err::<i32, _>(HandlerError::other("down"))
-    });
-    assert!(matches!(failing.await, Err(Error::Handler(_))));
-    let attempt = bench.once.run(key(), payload(), |claim| async move {
-        Ok::<_, Infallible>(claim.attempt())
-    });
-    assert_eq!(value(attempt.await), 4);
+    bench.fails().await;
+    assert_eq!(value(attempt(&bench.once, key()).await), 4);
 }

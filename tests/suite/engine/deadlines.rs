@@ -36,8 +36,8 @@ async fn a_deadline_at_the_engines_construction_is_believed_and_has_passed() {
     let (log, _capture) = Log::capture();
     let bench = bench();
     let once = bench.once.deadline(bench.clock.now().into());
-    let late = once.run(key(), payload(), |_| async { Ok::<_, Infallible>(1) });
-    assert!(matches!(late.await, Err(Error::TooLate)));
+    let late = attempt(&once, key()).await;
+    assert!(matches!(late, Err(Error::TooLate)));
     assert_eq!(warnings(&log), 0);
 }
 
@@ -60,12 +60,8 @@ async fn an_engine_warns_once_of_unknown_deadlines_and_says_what_it_does() {
     let bench = bench();
     for order in 0..3 {
         let once = bench.once.clone().deadline(OF_CARGO_LAMBDA.into());
-        let run = once.run(
-            Key::new("charge", format!("order-{order}")),
-            None,
-            |_| async { Ok::<_, Infallible>(order) },
-        );
-        assert_eq!(value(run.await), order);
+        let key = Key::new("charge", format!("order-{order}"));
+        assert_eq!(value(attempt(&once, key).await), 1);
     }
     assert_eq!(warnings(&log), 1);
     let text = log.text();
@@ -122,8 +118,7 @@ async fn an_engine_in_lambda_warns_once_of_a_deadline_that_nobody_binds() {
         };
         for order in 0..3 {
             let key = Key::new("charge", format!("order-{order}"));
-            let run = once.run(key, None, |_| async { Ok::<_, Infallible>(order) });
-            assert_eq!(value(run.await), order);
+            assert_eq!(value(attempt(&once, key).await), 1);
         }
         let text = log.text();
         let warnings = text.matches(r#"event="deadline_missing""#).count();

@@ -1,38 +1,33 @@
 //! Runs whose futures are dropped while their process lives on.
 
-use lambda_idempotency::testing::{Call, Fault, FaultyStore};
+use std::ops::Deref;
+
 use lambda_idempotency::{Begun, Run};
 
 use super::*;
 use crate::secrets::Log;
 use crate::support::Begun as Started;
-use crate::support::crash::{drop_when, kill};
+use crate::support::crash::drop_when;
 
 /// Two engines on one table, as two processes have them.
 struct Pair {
-    clock: ManualClock,
-    table: FaultyStore,
-    once: Idempotency,
+    bench: Bench,
     other: Idempotency,
 }
 
-fn pair(settings: impl Fn(Builder) -> Builder) -> Pair {
-    let (clock, table) = (ManualClock::default(), FaultyStore::new(MemoryStore::new()));
-    let build = || {
-        let builder = Idempotency::builder(table.clone()).namespace("engine");
-        let builder = builder
-            .lease(LEASE)
-            .settings(|settings| settings.skew_margin = MARGIN)
-            .clock(clock.clone());
-        settings(builder).build().unwrap()
-    };
-    let (once, other) = (build(), build());
-    Pair {
-        clock,
-        table,
-        once,
-        other,
+impl Deref for Pair {
+    type Target = Bench;
+
+    fn deref(&self) -> &Bench {
+        &self.bench
     }
+}
+
+fn pair(settings: impl Fn(Builder) -> Builder) -> Pair {
+    let bench = bench_with(&settings);
+    let other = settings(builder(&bench.store, &bench.clock));
+    let other = other.build().unwrap();
+    Pair { bench, other }
 }
 
 fn another() -> Key {
@@ -40,12 +35,6 @@ fn another() -> Key {
 }
 
 impl Pair {
-    async fn record(&self) -> Record {
-        let id = self.once.record_id(&key()).unwrap();
-        let found = self.table.load(&id, Instant::now() + LEASE).await.unwrap();
-        *found.expect("a record").content.expect("a readable one")
-    }
-
     /// Drops a run while its handler runs.
     async fn hang_up(&self, key: Key) {
         let started = Started::default();
@@ -57,7 +46,7 @@ impl Pair {
 
     /// Drops a run whose handler has returned, while its engine waits for the next try of a call that met this fault.
     async fn hang_up_after(&self, call: Call, fault: Fault, result: Result<String, &'static str>) {
-        self.table.inject(call, fault);
+        self.store.inject(call, fault);
         let verdict = |result: &Result<String, &'static str>| match result {
             Err("permanently") => Verdict::Fail,
             other => other.into(),
@@ -66,13 +55,8 @@ impl Pair {
             .once
             .run_with(key(), payload(), |_| async { result }, verdict);
         drop_when(tokio::time::sleep(Duration::from_millis(1)), run).await;
-        assert_eq!(self.table.met()[&(call, &*fault.to_string())], 1);
+        assert_eq!(self.store.met()[&(call, &*fault.to_string())], 1);
     }
-}
-
-async fn attempt(once: &Idempotency, key: Key) -> Result<Outcome<u32>, Error<Infallible>> {
-    once.run(key, payload(), |claim| async move { Ok(claim.attempt()) })
-        .await
 }
 
 async fn text(once: &Idempotency) -> Result<Outcome<String>, Error<Infallible>> {
@@ -83,11 +67,13 @@ async fn text(once: &Idempotency) -> Result<Outcome<String>, Error<Infallible>> 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_was_dropped_is_released_by_the_next_call() {
     let pair = pair(|builder| builder);
+    let (log, _capture) = Log::capture();
     pair.hang_up(key()).await;
     assert!(
         !pair.record().await.is_released(),
         "nothing is sent without a call"
     );
+    assert!(!log.text().contains("\"released\""), "{}", log.text());
     // Of any key, by any clone, in another form.
     let once = pair
         .once
@@ -98,6 +84,7 @@ async fn a_run_that_was_dropped_is_released_by_the_next_call() {
     assert!(record.is_released());
     assert_eq!(record.last_error.as_deref(), Some("dropped"));
     assert_eq!(record.fingerprint, Some(payload()), "an effect may exist");
+    assert!(log.text().contains("\"released\""), "{}", log.text());
     assert_eq!(value(attempt(&pair.other, key()).await), 2);
 }
 
@@ -112,6 +99,33 @@ async fn the_next_call_of_a_dropped_runs_key_runs_at_once() {
         drop_when(tokio::time::sleep(Duration::from_millis(5)), held).await;
     }
     assert_eq!(value(attempt(&pair.once, key()).await), 4);
+}
+
+/// The run is dropped while its handler runs, or while its outcome is sent.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_sends_the_ending_of_a_run_that_is_dropped_meanwhile() {
+    for is_done in [false, true] {
+        let limit = InFlight::WaitUpTo(Duration::from_secs(10));
+        let pair = pair(|builder| builder.in_flight(limit));
+        if is_done {
+            let late = Fault::Delayed(Duration::from_secs(5));
+            pair.store.inject(Call::Complete, late);
+        }
+        let first = pair.once.run(key(), payload(), |_| async move {
+            if !is_done {
+                std::future::pending::<()>().await;
+            }
+            Ok::<_, Infallible>(1)
+        });
+        let dropped = drop_when(tokio::time::sleep(Duration::from_secs(1)), first);
+        let second = async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            tokio::time::timeout(Duration::from_secs(3), attempt(&pair.once, key())).await
+        };
+        let ((), second) = tokio::join!(dropped, second);
+        let second = second.expect("it doesn't wait for the lease");
+        assert_eq!(value(second), if is_done { 1 } else { 2 });
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -130,10 +144,7 @@ async fn a_run_without_a_closure_is_released_where_it_is_dropped_or_panics() {
 #[tokio::test(start_paused = true)]
 async fn a_process_that_dies_releases_nothing() {
     let pair = pair(|builder| builder);
-    kill(pair.once.run(key(), payload(), |_| {
-        std::future::pending::<Result<u32, Infallible>>()
-    }))
-    .await;
+    pair.crash().await;
     attempt(&pair.once, another()).await.unwrap();
     assert!(matches!(
         attempt(&pair.once, key()).await,
@@ -199,7 +210,7 @@ async fn a_large_outcome_that_finds_no_place_keeps_no_completion_back() {
     pair.hang_up_after(Call::Keep, Fault::RequestLost, Ok(large))
         .await;
     for _ in 0..1_000 {
-        pair.table.inject(Call::Keep, Fault::RequestLost);
+        pair.store.inject(Call::Keep, Fault::RequestLost);
     }
     attempt(&pair.once, another()).await.unwrap();
     let record = pair.record().await;
@@ -241,7 +252,7 @@ async fn a_release_that_was_dropped_is_sent_by_the_next_call_under_each_policy()
 async fn a_claim_whose_reply_was_not_waited_for_is_released_by_the_next_call_under_each_policy() {
     for policy in [OnCrash::RunAgain, OnCrash::Interrupt] {
         let pair = pair(|builder| builder.on_crash(policy));
-        pair.table
+        pair.store
             .inject(Call::Create, Fault::ReplyDelayed(Duration::from_secs(1)));
         let run = attempt(&pair.once, key());
         drop_when(tokio::time::sleep(Duration::from_millis(1)), run).await;
@@ -283,8 +294,8 @@ async fn an_ending_that_is_not_answered_is_sent_by_each_call_until_its_lease_is_
     let pair = pair(|builder| builder);
     pair.hang_up_after(Call::Complete, Fault::RequestLost, Ok("first".to_owned()))
         .await;
-    (0..1_000).for_each(|_| pair.table.inject(Call::Complete, Fault::RequestLost));
-    let sends = || pair.table.met()[&(Call::Complete, "request lost")];
+    (0..1_000).for_each(|_| pair.store.inject(Call::Complete, Fault::RequestLost));
+    let sends = || pair.store.met()[&(Call::Complete, "request lost")];
     // Makes a call that completes nothing of its own, and tells whether the call has sent the ending.
     let sent_by_a_call = async || {
         let before = sends();
@@ -304,7 +315,7 @@ async fn an_ending_that_is_not_answered_is_sent_by_each_call_until_its_lease_is_
 async fn calls_that_arrive_while_an_ending_is_sent_wait_for_it() {
     let pair = pair(|builder| builder);
     pair.hang_up(key()).await;
-    pair.table
+    pair.store
         .inject(Call::Release, Fault::Delayed(Duration::from_millis(200)));
     let (other, own) = tokio::join!(attempt(&pair.once, another()), attempt(&pair.once, key()));
     assert_eq!((value(other), value(own)), (1, 2));
@@ -314,7 +325,7 @@ async fn calls_that_arrive_while_an_ending_is_sent_wait_for_it() {
 async fn a_call_that_is_dropped_while_it_sends_leaves_the_ending_to_the_next() {
     let pair = pair(|builder| builder);
     pair.hang_up(key()).await;
-    pair.table.inject(Call::Release, Fault::Throttled);
+    pair.store.inject(Call::Release, Fault::Throttled);
     let run = attempt(&pair.once, another());
     drop_when(tokio::time::sleep(Duration::from_millis(1)), run).await;
     assert!(!pair.record().await.is_released());
@@ -360,20 +371,17 @@ async fn with_the_kill_switch_thrown_a_drop_sends_nothing() {
         attempt(&pair.once, key()).await.unwrap(),
         Outcome::Unprotected(1)
     );
-    let id = pair.once.record_id(&key()).unwrap();
-    let found = pair.table.load(&id, Instant::now() + LEASE).await.unwrap();
-    assert_eq!(found, None);
+    assert!(pair.table.is_empty());
 }
 
 /// The claim is throttled once; its second send applies, and its answer is lost.
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_was_throttled_and_then_had_no_answer_is_released() {
     let pair = pair(|once| once);
-    pair.table.inject(Call::Create, Fault::Throttled);
-    pair.table.inject(Call::Create, Fault::ReplyLost);
-    let nothing = async |_| Ok::<_, Infallible>(1);
-    assert!(pair.once.run(key(), payload(), nothing).await.is_err());
+    pair.store.inject(Call::Create, Fault::Throttled);
+    pair.store.inject(Call::Create, Fault::ReplyLost);
+    assert!(attempt(&pair.once, key()).await.is_err());
     assert!(pair.record().await.is_released());
-    let again = pair.other.run(key(), payload(), nothing).await;
-    assert_eq!(again.unwrap(), Outcome::Executed(1));
+    let again = attempt(&pair.other, key()).await;
+    assert!(matches!(again, Ok(Outcome::Executed(_))), "{again:?}");
 }

@@ -29,9 +29,7 @@ async fn a_waiting_duplicate_leaves_time_for_its_own_reply() {
     let soon = bench.clock.now() + Duration::from_millis(300);
     let before = Instant::now();
     let waiting = bench.once.deadline(soon.into());
-    let refused = waiting
-        .run(key(), payload(), |_| async { Ok::<_, Infallible>(1) })
-        .await;
+    let refused = attempt(&waiting, key()).await;
     assert!(matches!(refused, Err(Error::InFlight { .. })));
     assert_eq!(before.elapsed(), Duration::from_millis(50));
 }
@@ -42,12 +40,7 @@ async fn a_rejected_duplicate_changes_nothing() {
     bench.crash().await;
     let in_progress = bench.found().await;
     bench.run(1).await.unwrap_err();
-    let other = bench
-        .once
-        .run(key(), Fingerprint::bytes(b"other"), |_| async {
-            Ok::<_, Infallible>(1)
-        });
-    assert!(matches!(other.await, Err(Error::Mismatch)));
+    assert!(matches!(bench.other().await, Err(Error::Mismatch)));
     assert_eq!(bench.found().await, in_progress);
 
     bench.clock.advance(LEASE + MARGIN);

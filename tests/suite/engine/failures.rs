@@ -1,7 +1,5 @@
 //! The record after a handler that fails or panics, and the retries.
 
-use lambda_idempotency::testing::{Call, Fault, FaultyStore};
-
 use super::*;
 use crate::secrets::Log;
 
@@ -17,10 +15,7 @@ async fn a_failed_handler_releases_so_that_a_retry_runs_at_once() {
     assert!(record.is_released());
     assert_eq!(record.last_error.as_deref(), Some("std::io::error::Error"));
 
-    let attempt = bench.once.run(key(), payload(), |claim| async move {
-        Ok::<_, Infallible>(claim.attempt())
-    });
-    assert_eq!(value(attempt.await), 2);
+    assert_eq!(value(attempt(&bench.once, key()).await), 2);
     assert_eq!(
         bench.record().await.last_error.as_deref(),
         Some("std::io::error::Error")
@@ -47,43 +42,31 @@ async fn a_release_is_logged_unless_another_attempt_holds_the_key() {
 #[tokio::test(start_paused = true)]
 async fn a_corrected_payload_may_use_the_key_of_failed_attempts() {
     for (attempts, is_sent_twice) in [(1, false), (2, false), (1, true)] {
-        let store = FaultyStore::new(MemoryStore::new());
-        let once = Idempotency::builder(store.clone()).namespace("engine");
-        let once = once.build().unwrap();
+        let bench = bench();
         if is_sent_twice {
-            store.inject(Call::Create, Fault::Resent);
+            bench.store.inject(Call::Create, Fault::Resent);
         }
         for _ in 0..attempts {
-            let failed = once.run(key(), payload(), |_| async {
-                Err::<i32, _>(HandlerError::other("bad amount"))
-            });
-            failed.await.unwrap_err();
+            bench.fails().await;
         }
-        let corrected = once.run(key(), Fingerprint::bytes(b"corrected"), |_| async {
-            Ok::<_, Infallible>(1)
-        });
-        assert_eq!(value(corrected.await), 1, "{attempts} {is_sent_twice}");
+        let corrected = value(bench.other().await);
+        assert_eq!(corrected, 1, "{attempts} {is_sent_twice}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_payload_of_a_crashed_attempt_stays_bound_when_the_claim_after_it_was_sent_twice() {
-    let (store, clock) = (FaultyStore::new(MemoryStore::new()), ManualClock::default());
-    let once = Idempotency::builder(store.clone()).namespace("engine");
-    let once = once.lease(LEASE).clock(clock.clone()).build().unwrap();
-    let never = |_| std::future::pending::<Result<i32, Infallible>>();
-    let crashed = once.run(key(), payload(), never);
-    kill(crashed).await;
-    clock.advance(LEASE + LEASE);
-    store.inject(Call::TakeOver, Fault::Resent);
-    let failed = once.run(key(), payload(), |_| async {
-        Err::<i32, _>(HandlerError::other("down"))
-    });
-    failed.await.unwrap_err();
-    let other = once.run(key(), Fingerprint::bytes(b"other"), |_| async {
-        Ok::<_, Infallible>(1)
-    });
-    assert!(matches!(other.await, Err(Error::Mismatch)));
+async fn the_payload_of_a_crashed_attempt_stays_bound_also_when_the_next_claim_is_sent_twice() {
+    for is_sent_twice in [false, true] {
+        let bench = bench();
+        bench.crash().await;
+        bench.clock.advance(LEASE + MARGIN);
+        if is_sent_twice {
+            bench.store.inject(Call::TakeOver, Fault::Resent);
+        }
+        bench.fails().await;
+        let other = bench.other().await;
+        assert!(matches!(other, Err(Error::Mismatch)), "{is_sent_twice}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -112,28 +95,11 @@ async fn a_panic_releases_and_goes_on() {
         .await
         .expect_err("the panic goes on");
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"boom"));
-    assert!(bench.record().await.is_released());
+    let record = bench.record().await;
+    assert!(record.is_released());
+    assert_eq!(record.fingerprint, Some(payload()), "an effect may exist");
+    assert!(matches!(bench.other().await, Err(Error::Mismatch)));
     assert_eq!(value(bench.run(1).await), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_panic_binds_the_key_to_its_payload() {
-    let bench = bench();
-    let panicking = bench.once.run(key(), payload(), |claim| async move {
-        assert_eq!(claim.attempt(), 0, "boom");
-        Ok::<_, Infallible>(0)
-    });
-    let panic = AssertUnwindSafe(panicking).catch_unwind().await;
-    panic.expect_err("the panic goes on");
-    assert_eq!(bench.record().await.fingerprint, Some(payload()));
-
-    let other = bench
-        .once
-        .run(key(), Fingerprint::bytes(b"other"), |_| async {
-            Ok::<_, Infallible>(1)
-        });
-    assert!(matches!(other.await, Err(Error::Mismatch)));
-    assert_eq!(value(bench.run(2).await), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -155,25 +121,15 @@ async fn a_panic_leaves_the_lease_where_an_operator_must_look() {
 #[tokio::test(start_paused = true)]
 async fn a_failed_attempt_that_derived_a_key_binds_it_to_its_payload() {
     let bench = bench();
-    let failing = |derive: bool| {
-        bench.once.run(key(), payload(), move |claim| async move {
-            if derive {
-                claim.derive_key("stripe");
-            }
-            Err::<i32, _>(HandlerError::other("timed out"))
-        })
-    };
-    let other = || {
-        let other = Fingerprint::bytes(b"other");
-        bench
-            .once
-            .run(key(), other, |_| async { Ok::<_, Infallible>(1) })
-    };
-    failing(true).await.unwrap_err();
-    assert!(matches!(other().await, Err(Error::Mismatch)));
-    failing(false).await.unwrap_err();
+    let failing = bench.once.run(key(), payload(), |claim| async move {
+        claim.derive_key("stripe");
+        Err::<i32, _>(HandlerError::other("timed out"))
+    });
+    failing.await.unwrap_err();
+    assert!(matches!(bench.other().await, Err(Error::Mismatch)));
+    bench.fails().await;
     assert!(
-        matches!(other().await, Err(Error::Mismatch)),
+        matches!(bench.other().await, Err(Error::Mismatch)),
         "a later failure doesn't unbind it"
     );
     assert_eq!(value(bench.run(1).await), 1);

@@ -3,7 +3,6 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU32};
 
-use lambda_idempotency::testing::{Call, Fault, FaultyStore};
 use lambda_idempotency::{AtDeadline, Begun, Claim, Disposition, EpochMillis};
 
 use super::*;
@@ -92,13 +91,17 @@ impl Bench {
         run.await.map(Outcome::into_inner)
     }
 
-    /// An attempt of another process.
-    async fn elsewhere(&self) -> Result<i32, Error<HandlerError>> {
-        let once = Idempotency::builder(self.store.clone())
+    /// An engine on the same table, without a renewed lease.
+    fn another(&self) -> Builder {
+        Idempotency::builder(self.store.clone())
             .namespace("engine")
             .settings(|settings| settings.skew_margin = MARGIN)
-            .clock(self.clock.clone());
-        let once = once.build().unwrap();
+            .clock(self.clock.clone())
+    }
+
+    /// An attempt of another process.
+    async fn elsewhere(&self) -> Result<i32, Error<HandlerError>> {
+        let once = self.another().build().unwrap();
         let run = once.run(key(), payload(), |_| async { Ok(2) });
         run.await.map(Outcome::into_inner)
     }

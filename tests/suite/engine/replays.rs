@@ -106,10 +106,8 @@ async fn an_expired_outcome_counts_as_absent_though_nothing_swept_it() {
     bench.clock.advance(Duration::from_hours(1));
     assert_eq!(value(bench.run(2).await), 1, "kept for its retention");
     bench.clock.advance(Duration::from_secs(3));
-    let fresh = bench.once.run(key(), payload(), |claim| async move {
-        Ok::<_, Infallible>(claim.attempt())
-    });
-    assert_eq!(value(fresh.await), 1);
+    let fresh = attempt(&bench.once, key()).await;
+    assert_eq!(fresh.unwrap(), Outcome::Executed(1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -29,7 +29,7 @@ async fn a_missing_key_is_refused_or_runs_unprotected() {
         keys[0], keys[1],
         "two requests without a key are two requests"
     );
-    assert!(lenient.store.is_empty());
+    assert!(lenient.table.is_empty());
     let log = log.text();
     assert!(
         log.contains("unprotected") && log.contains("no idempotency key"),
@@ -50,11 +50,9 @@ async fn the_kill_switch_runs_handlers_unprotected_and_keeps_derived_keys() {
     let protected = derived(&on).await;
     assert_eq!(derived(&off).await, protected);
     assert_eq!(derived(&off).await, protected);
-    assert!(off.store.is_empty());
-    let unusable = off.once.run(Key::new("charge", ""), payload(), |_| async {
-        Ok::<_, Infallible>(1)
-    });
-    assert_eq!(unusable.await.unwrap(), Outcome::Unprotected(1));
+    assert!(off.table.is_empty());
+    let unusable = attempt(&off.once, Key::new("charge", "")).await;
+    assert_eq!(unusable.unwrap(), Outcome::Unprotected(1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -62,18 +60,10 @@ async fn a_key_that_cannot_be_used_runs_nothing() {
     let bench = bench();
     let long = "x".repeat(256);
     for token in ["", "a\u{0}b", "line\nbreak", long.as_str()] {
-        let run = bench
-            .once
-            .run(Key::new("charge", token), payload(), |_| async {
-                Ok::<_, Infallible>(1)
-            });
-        assert!(matches!(run.await, Err(Error::Key(_))), "{token:?}");
+        let run = attempt(&bench.once, Key::new("charge", token)).await;
+        assert!(matches!(run, Err(Error::Key(_))), "{token:?}");
     }
-    assert!(bench.store.is_empty());
-    let umlauts = bench.once.run(
-        Key::new("charge", "Zahlung-ÄÖÜ-支払い"),
-        payload(),
-        |_| async { Ok::<_, Infallible>(1) },
-    );
-    assert_eq!(value(umlauts.await), 1);
+    assert!(bench.table.is_empty());
+    let umlauts = attempt(&bench.once, Key::new("charge", "Zahlung-ÄÖÜ-支払い")).await;
+    assert_eq!(value(umlauts), 1);
 }

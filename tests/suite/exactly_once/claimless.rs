@@ -11,6 +11,7 @@ use lambda_idempotency::{
 
 use super::{
     Bench, Failed, assert_completed_at_once, assert_one_ran, denied_action, key, number, payload,
+    string,
 };
 use crate::on_each_server;
 use crate::secrets::Log;
@@ -249,6 +250,35 @@ async fn a_permanent_failure_is_stored_and_replayed(server: Server) {
     assert!(matches!(run().await, Err(Error::Handler(Failed::Broken))));
     assert!(matches!(run().await, Err(Error::Failed(_))));
     assert_eq!(bench.balance().await, 0);
+}
+
+on_each_server!(a_failure_behind_a_journal_is_kept_as_long_as_an_outcome);
+async fn a_failure_behind_a_journal_is_kept_as_long_as_an_outcome(server: Server) {
+    for has_new_keys in [true, false] {
+        let bench = Bench::on(&server).await;
+        let (clock, day) = (ManualClock::default(), Duration::from_hours(24));
+        let builder = bench.builder().clock(clock.clone());
+        let once = builder.retention(day).build().unwrap();
+        if has_new_keys {
+            assert_deposits(&bench, &once, 1).await;
+            bench.rerun_with_new_keys().await;
+        } else {
+            let handler = async |claim: Claim| {
+                let mailed = claim.step("mail", |_| async { Ok::<_, Failed>(1) });
+                mailed.await.unwrap();
+                Err::<i32, _>(Failed::Broken)
+            };
+            once.run(key(), payload(), handler).await.unwrap_err();
+        }
+        let claimless = once.claimless();
+        let handler = async |_| Err::<i32, _>(Failed::Broken);
+        let failed = claimless.run_with(key(), payload(), handler, |_| Verdict::Fail);
+        failed.await.unwrap_err();
+        let record = bench.record().await;
+        assert_eq!(record["status"], string("FAILED"));
+        let kept = (clock.now() + day).ceil_seconds();
+        assert_eq!(record["expiration"], number(kept.0), "{has_new_keys}");
+    }
 }
 
 on_each_server!(a_reply_that_is_lost_changes_nothing);

@@ -3,17 +3,19 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use http::StatusCode;
 use lambda_http::{Body, Request, Response};
 use lambda_idempotency::http::IdempotencyLayer;
 use lambda_idempotency::sqs::{BatchLayer, Message, Rejection};
 use lambda_idempotency::store::transaction::Write;
-use lambda_idempotency::{Claim, Idempotency};
+use lambda_idempotency::testing::ManualClock;
+use lambda_idempotency::{Claim, Clock, Idempotency};
 use serde_json::{Value, json};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-use super::{Bench, Failed, met};
+use super::{Bench, Failed, met, number, string};
 use crate::on_each_server;
 use crate::support::Fault;
 use crate::support::Server;
@@ -87,6 +89,40 @@ async fn an_http_handler_answers_a_failed_condition_with_a_response_of_its_own(s
         );
         assert_eq!(bench.balance().await, before + 5);
     }
+}
+
+on_each_server!(a_server_error_behind_a_step_of_the_claimed_form_is_kept_as_long_as_an_answer);
+async fn a_server_error_behind_a_step_of_the_claimed_form_is_kept_as_long_as_an_answer(
+    server: Server,
+) {
+    let bench = Bench::on(&server).await;
+    let (clock, day) = (ManualClock::default(), Duration::from_hours(24));
+    let builder = bench.builder().clock(clock.clone());
+    let once = builder.retention(day).build().unwrap();
+    let handler = service_fn(|request: Request| async move {
+        let claim = request.extensions().get::<Claim>().unwrap();
+        // The claimless form keeps no journal.
+        let _ = claim.step("charge", |_| async { Ok::<_, Failed>(1) }).await;
+        let busy = Response::builder().status(503);
+        Ok::<_, Infallible>(busy.body(Body::from("busy")).unwrap())
+    });
+    let claimed = IdempotencyLayer::unscoped(once.clone());
+    let claimless = IdempotencyLayer::unscoped(once.claimless())
+        .settings(|settings| settings.store_server_errors = Some(Duration::from_mins(5)));
+    for layer in [claimed, claimless] {
+        let request = http::Request::post("/orders").header("idempotency-key", "k-1");
+        let request = request.body(Body::from("{}")).unwrap();
+        let response = layer.layer(handler).oneshot(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    }
+    let records = server.client().scan().table_name(&bench.records);
+    let records = records.send().await.unwrap();
+    let [record] = records.items() else {
+        panic!("{records:?}")
+    };
+    assert_eq!(record["status"], string("COMPLETED"));
+    let kept = (clock.now() + day).ceil_seconds();
+    assert_eq!(record["expiration"], number(kept.0));
 }
 
 on_each_server!(an_unknown_outcome_is_a_503_with_retry_after);
@@ -252,7 +288,7 @@ async fn a_condition_that_no_retry_will_mend_rejects_the_message(server: Server)
 on_each_server!(a_condition_that_a_retry_may_find_mended_has_the_message_delivered_again);
 async fn a_condition_that_a_retry_may_find_mended_has_the_message_delivered_again(server: Server) {
     let bench = Arc::new(Bench::on(&server).await);
-    let taken = crate::exactly_once::string("0");
+    let taken = string("0");
     let put = server.client().put_item().table_name(&bench.business);
     put.item("id", taken).send().await.unwrap();
     let parked = Arc::new(AtomicUsize::new(0));

@@ -2,14 +2,10 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::dynamodb::outbox::{Event, Outbox, StoredEvent};
-use lambda_idempotency::protocol::record::{Ended, Intervention, Owner, RecordWrite};
-use lambda_idempotency::store::Store;
-use lambda_idempotency::{EpochMillis, Error, Outcome};
-use tokio::time::Instant;
+use lambda_idempotency::{Error, Outcome};
 
 use super::{Bench, Failed, key, payload, string};
 use crate::on_each_server;
@@ -165,20 +161,7 @@ async fn events_of_a_rerun_with_new_keys_are_of_another_transaction(server: Serv
     };
     place().await.unwrap();
 
-    let id = bench.once().record_id(&key()).unwrap();
-    let (store, deadline) = (bench.store(), Instant::now() + Duration::from_mins(1));
-    let found = store.load(&id, deadline).await.unwrap().unwrap();
-    let record = found.content.unwrap();
-    let rerun = Intervention {
-        id,
-        seen: found.version,
-        owner: Owner::random().unwrap(),
-        expiration: record.expiration,
-        steps: vec![record.journal.next_keys(EpochMillis(0))],
-        end: Ended::Released { last_error: None },
-    };
-    let write = RecordWrite::Intervene(rerun);
-    store.write(&write, deadline).await.unwrap();
+    bench.rerun_with_new_keys().await;
     assert!(!place().await.unwrap().is_replayed());
 
     let items = server.client().scan().table_name(&table).send().await;

@@ -79,8 +79,13 @@ async fn an_object_that_is_damaged_or_gone_is_never_replaced_by_a_second_run(ser
     with.bucket.change(|_| None);
     assert_eq!(omitted(&with.once()).await, Omission::Lost);
 
-    // Neither does a function that was deployed without its bucket run again.
-    assert_eq!(omitted(&with.bench.once()).await, Omission::Lost);
+    // Neither does a function that was deployed without its bucket run again, and it is told why.
+    let error = replay(&with.bench.once()).await.unwrap_err();
+    assert!(
+        matches!(&error, Error::Store(StoreError::Misconfigured(_))),
+        "{error}"
+    );
+    assert!(error.to_string().contains("`outcome_bucket`"), "{error}");
 }
 
 on_each_server!(a_bucket_that_refuses_leaves_a_marker_and_says_why_to_a_replay);

@@ -9,7 +9,7 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use ahash::RandomState;
-use lambda_idempotency::protocol::journal::{StepEntry, StepResult};
+use lambda_idempotency::protocol::journal::StepEntry;
 use lambda_idempotency::protocol::record::{Found, Omission, Takeover};
 use lambda_idempotency::protocol::{
     Asking, Decision, OnCrash, Rules, Settled, StepDecision, decide, decide_step, settle,
@@ -130,8 +130,8 @@ pub fn fate(found: Option<Rec>, sent: Completion, payload: Option<u8>) -> Fate {
 pub fn turn(known: Entry, crashed: OnCrash) -> Turn {
     match decide_step(entry(known).as_ref(), crashed) {
         StepDecision::Fire => Turn::Fire,
-        StepDecision::Skip(StepResult::Text(text)) => Turn::Skip(name(text)),
-        StepDecision::Skip(StepResult::Omitted(Omission::Redacted)) => Turn::Skip(REDACTED),
+        StepDecision::Skip(Ok(text)) => Turn::Skip(name(text)),
+        StepDecision::Skip(Err(Omission::Redacted)) => Turn::Skip(REDACTED),
         StepDecision::Interrupted { .. } => Turn::Interrupted,
         other => panic!("{other:?} has no place in the model"),
     }

@@ -2,8 +2,8 @@
 
 use lambda_idempotency::EpochSeconds;
 use lambda_idempotency::protocol::record::{
-    Completion, Ended, Intervention, NewClaim, RELEASED, Record, RecordWrite, Release, Renewal,
-    Status, Takeover, Version,
+    Completion, Ended, Intervention, NewClaim, RELEASED, Record, RecordWrite, Release, Status,
+    Takeover, Version,
 };
 
 use crate::scenario::MARGIN;
@@ -90,7 +90,7 @@ impl Mutation {
             Self::CompletionForgotten => matches!(write, RecordWrite::Complete(_)),
             Self::ReleaseForgotten => matches!(write, RecordWrite::Release(_)),
             Self::FenceForgotten => fences_off(write),
-            Self::RenewalForgotten => matches!(write, RecordWrite::Renew(_)),
+            Self::RenewalForgotten => matches!(write, RecordWrite::Renew { .. }),
             _ => false,
         }
     }
@@ -117,7 +117,7 @@ impl Mutation {
             }
             RecordWrite::Complete(completion) => self.completion(completion, current).into(),
             RecordWrite::Release(release) => self.release(release, current).into(),
-            RecordWrite::Renew(renewal) => self.renewal(renewal, current).into(),
+            RecordWrite::Renew { .. } => self.renewal(write, current),
             RecordWrite::Intervene(intervention) => self.intervention(intervention, current).into(),
             other => other.clone(),
         }
@@ -173,11 +173,14 @@ impl Mutation {
         match (self, current) {
             (Self::InterventionWithoutGuard, Some(record)) => {
                 intervention.seen = Version::of(record);
-                for step in &mut intervention.steps {
-                    let known = record.journal.get(&step.name);
+                let newer = intervention.steps.iter().map(|(name, entry)| {
+                    let known = record.journal.get(name);
                     let next = known.map_or(1, |known| known.revision + 1);
-                    step.entry.revision = step.entry.revision.max(next);
-                }
+                    let mut entry = entry.clone();
+                    entry.revision = entry.revision.max(next);
+                    (name, entry)
+                });
+                intervention.steps = newer.collect();
             }
             (Self::RedactionInProgress, _) if matches!(intervention.end, Ended::Final { .. }) => {
                 intervention.end = Ended::Released { last_error: None };
@@ -187,12 +190,13 @@ impl Mutation {
         intervention
     }
 
-    fn renewal(self, renewal: &Renewal, current: Option<&Record>) -> Renewal {
+    fn renewal(self, renewal: &RecordWrite, current: Option<&Record>) -> RecordWrite {
         let mut renewal = renewal.clone();
         if self == Self::RenewalWithoutFence
+            && let RecordWrite::Renew { owner, .. } = &mut renewal
             && let Some(holder) = in_progress(current).and_then(|record| record.owner.clone())
         {
-            renewal.owner = holder;
+            *owner = holder;
         }
         renewal
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use lambda_idempotency::protocol::journal::{StepEntry, StepNote, StepResult, StepState};
+use lambda_idempotency::protocol::journal::{StepEntry, StepState};
 use lambda_idempotency::protocol::record::{
     Ended, Found, Intervention, Omission, Owner, Record, RecordWrite, Status, StoredOutcome,
 };
@@ -149,9 +149,7 @@ fn deadline() -> Instant {
 fn given(record: &Record) -> Vec<String> {
     let entry = record.journal.get(ENTRY).map(|entry| &entry.state);
     match entry {
-        Some(StepState::Confirmed(StepResult::Text(text))) => {
-            text.split(',').map(str::to_owned).collect()
-        }
+        Some(StepState::Confirmed(Ok(text))) => text.split(',').map(str::to_owned).collect(),
         _ => Vec::new(),
     }
 }
@@ -190,25 +188,21 @@ fn write(
         Ended::Released { last_error }
     };
     let state = match order.act {
-        Act::Redact => Some(StepState::Confirmed(StepResult::Omitted(
-            Omission::Redacted,
-        ))),
+        Act::Redact => Some(StepState::Confirmed(Err(Omission::Redacted))),
         Act::RerunInFull => Some(StepState::Failed),
         _ => None,
     };
     let mut notes = Vec::new();
     if let Some(state) = state {
         notes.extend(
-            confirmed.map(|(name, entry)| {
-                StepNote::new(name, entry.ended(state.clone(), None, entry.at))
-            }),
+            confirmed.map(|(name, entry)| (name, entry.ended(state.clone(), None, entry.at))),
         );
     }
     let mut all = given(record);
     all.push(order.number.to_string());
-    let note = StepState::Confirmed(StepResult::Text(all.join(",")));
+    let note = StepState::Confirmed(Ok(all.join(",")));
     let begun = StepEntry::begun(record.journal.get(ENTRY), now);
-    notes.push(StepNote::new(ENTRY, begun.ended(note, None, now)));
+    notes.push((ENTRY, begun.ended(note, None, now)));
     let owner = Owner::from_stored(format!("{:032x}", fastrand::u128(..)));
     let expiration = match order.act {
         Act::Rerun | Act::RerunInFull => {
@@ -222,7 +216,7 @@ fn write(
         seen: found.version.clone(),
         owner,
         expiration,
-        steps: notes,
+        steps: notes.into_iter().collect(),
         end,
     }
 }

@@ -10,7 +10,6 @@ use axum::routing::post;
 use axum::{Json, Router, extract::State};
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::http::IdempotencyLayer;
-use lambda_idempotency::store::GroupedStore;
 use lambda_idempotency::{Idempotency, InFlight};
 use load::Error;
 use mimalloc::MiMalloc;
@@ -33,10 +32,11 @@ async fn main() -> Result<(), Error> {
         .init();
     let store = DynamoDbStore::from_env().await?;
     let client = store.client().clone();
-    let once = Idempotency::builder(GroupedStore::new(store))
+    let once = Idempotency::builder(store)
         .namespace("load")
         .renewed_lease(Duration::from_secs(30))
         .in_flight(InFlight::WaitUpTo(Duration::from_secs(5)))
+        .settings(|settings| settings.group_requests = true)
         .build()?;
     let router = Router::new()
         .route("/orders", post(place))

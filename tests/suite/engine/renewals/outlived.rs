@@ -19,11 +19,7 @@ fn bench(policy: AtDeadline) -> Bench {
 /// An engine without a renewed lease.
 fn bench_with(settings: impl FnOnce(Builder) -> Builder) -> Bench {
     let mut bench = Bench::new();
-    let once = Idempotency::builder(bench.store.clone())
-        .namespace("engine")
-        .settings(|settings| settings.skew_margin = MARGIN)
-        .clock(bench.clock.clone());
-    bench.once = settings(once).build().unwrap();
+    bench.once = settings(bench.another()).build().unwrap();
     bench
 }
 
@@ -110,17 +106,6 @@ async fn an_ended_handler_waits_for_an_operator_where_the_policy_says_so() {
     assert!(matches!(run().await, Err(Error::InFlight { .. })));
     tokio::time::sleep(TIME).await;
     assert!(matches!(run().await, Err(Error::Interrupted { .. })));
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_invocation_whose_deadline_is_over_runs_nothing_and_blocks_no_key() {
-    let bench = &bench(AtDeadline::GoOn);
-    let once = bench.once.deadline(bench.clock.now().into());
-    let effects = &AtomicU32::new(0);
-    let run = once.run(key(), payload(), |_| slow(effects));
-    assert!(matches!(run.await, Err(Error::TooLate)));
-    assert_eq!(bench.elsewhere().await.unwrap(), 2);
-    assert_eq!(effects.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -405,33 +390,26 @@ async fn the_default_follows_from_where_the_process_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_ended_handler_has_spawned_is_told_before_a_retry_runs() {
-    let bench = &bench(AtDeadline::End);
-    let kept = Arc::new(std::sync::Mutex::new(None));
-    let handler = |claim: Claim| {
-        *kept.lock().unwrap() = Some(claim);
-        std::future::pending::<Result<u32, HandlerError>>()
-    };
-    let ended = bench.invocation().run(key(), payload(), handler).await;
-    assert!(matches!(ended, Err(Error::TimedOut)), "{ended:?}");
-    let claim = kept.lock().unwrap().take().unwrap();
-    assert!(claim.is_over());
-    claim.over().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_a_failed_handler_has_spawned_is_told_before_a_retry_runs() {
-    let bench = &bench(AtDeadline::End);
-    let kept = std::sync::Mutex::new(None);
-    let handler = |claim: Claim| {
-        *kept.lock().unwrap() = Some(claim);
-        async { Err::<u32, _>(HandlerError::other("down")) }
-    };
-    let failed = bench.invocation().run(key(), payload(), handler).await;
-    assert!(matches!(failed, Err(Error::Handler(_))), "{failed:?}");
-    let claim = kept.lock().unwrap().take().unwrap();
-    assert!(claim.is_over());
-    claim.over().await;
+async fn what_an_ended_or_failed_handler_has_spawned_is_told_before_a_retry_runs() {
+    for is_ended in [true, false] {
+        let bench = &bench(AtDeadline::End);
+        let kept = &OnceLock::new();
+        let handler = |claim: Claim| async move {
+            kept.set(claim).unwrap();
+            if is_ended {
+                std::future::pending::<()>().await;
+            }
+            Err::<u32, _>(HandlerError::other("down"))
+        };
+        match bench.invocation().run(key(), payload(), handler).await {
+            Err(Error::TimedOut) => assert!(is_ended),
+            Err(Error::Handler(_)) => assert!(!is_ended),
+            other => panic!("{other:?}"),
+        }
+        let claim = kept.get().unwrap();
+        assert!(claim.is_over());
+        claim.over().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,10 +1,10 @@
 //! `protocol::transition`, or what a defect makes of it.
 
 use lambda_idempotency::EpochMillis;
-use lambda_idempotency::protocol::journal::{Journal as RealJournal, StepNote};
+use lambda_idempotency::protocol::journal::Journal as RealJournal;
 use lambda_idempotency::protocol::record::{
-    Amendment, Basis, Ended, Final, Intervention, Omission, Owner, Record, RecordWrite, Release,
-    Renewal as RealRenewal, Status, StoredOutcome, Takeover, Version,
+    Ended, Final, Intervention, Omission, Owner, Record, RecordWrite, Release, Status,
+    StoredOutcome, Takeover, Version,
 };
 use lambda_idempotency::protocol::{transition, transition_to_final};
 
@@ -127,43 +127,46 @@ impl Met<'_> {
     fn commit(self, sent: Completion) -> Option<Record> {
         let record = Final {
             completion: self.completion(sent),
-            basis: Basis::Claimed,
+            claim: None,
         };
         transition_to_final(self.record, &record)
     }
 
     fn apply(self, over: Option<(Seen, bool)>, claim: Claim, sent: Completion) -> Option<Record> {
         let claim = new_claim(claim);
-        let basis = match over {
-            None => Basis::Absent(claim),
+        let claim = match over {
+            None => RecordWrite::Create(claim),
             Some((seen, fresh)) => {
                 let (seen, mode) = self.takeover(seen, fresh);
-                Basis::Version { seen, mode, claim }
+                RecordWrite::TakeOver { seen, mode, claim }
             }
         };
-        let completion = completion(sent);
+        let record = Final {
+            completion: completion(sent),
+            claim: Some(claim),
+        };
         let sees = self.mutation != Mutation::ClaimlessOverAnything;
         let met = self.record.filter(|_| sees);
-        transition_to_final(met, &Final { completion, basis })
+        transition_to_final(met, &record)
     }
 
     fn renew(self, sent: Renewal) -> Option<Record> {
         let lease = lease_end(sent.lease, sent.number);
         let owner = self.owner(sent.owner);
-        let renewal = RealRenewal {
+        let renewal = RecordWrite::Renew {
             id: id(),
             owner,
             lease,
             expiration: seconds(sent.expiration),
         };
         if self.mutation != Mutation::RenewalShortens {
-            return transition(self.record, &renewal.into());
+            return transition(self.record, &renewal);
         }
         let mut shorter = self.record.cloned();
         if let Some(record) = &mut shorter {
             record.lease = Some(EpochMillis(lease.0 - 1));
         }
-        transition(shorter.as_ref(), &renewal.into())
+        transition(shorter.as_ref(), &renewal)
     }
 
     fn intervene(
@@ -205,12 +208,12 @@ impl Met<'_> {
             let next = known.map_or(1, |known| known.revision + 1);
             entry.revision = entry.revision.max(next);
         }
-        let step = StepNote::new(name, entry);
-        let amendment = Amendment {
+        let amendment = RecordWrite::Amend {
             id: id(),
             owner: self.owner(owner),
-            step,
+            step: name,
+            entry,
         };
-        transition(self.record, &amendment.into())
+        transition(self.record, &amendment)
     }
 }

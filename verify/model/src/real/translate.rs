@@ -1,6 +1,6 @@
 //! The small values as the library's own, and back.
 
-use lambda_idempotency::protocol::journal::{StepEntry, StepNote, StepResult, StepState};
+use lambda_idempotency::protocol::journal::{StepEntry, StepState};
 use lambda_idempotency::protocol::record::{
     Completion as RealCompletion, LAYOUT, NewClaim, Omission, Owner, RELEASED, Record, Status,
     StoredOutcome, Version,
@@ -138,8 +138,8 @@ pub(super) fn entry(known: Entry) -> Option<StepEntry> {
     let state = match known.mark {
         Mark::Absent => return None,
         Mark::Pending => StepState::Pending,
-        Mark::Confirmed(REDACTED) => StepState::Confirmed(StepResult::Omitted(Omission::Redacted)),
-        Mark::Confirmed(name) => StepState::Confirmed(StepResult::Text(text(name))),
+        Mark::Confirmed(REDACTED) => StepState::Confirmed(Err(Omission::Redacted)),
+        Mark::Confirmed(name) => StepState::Confirmed(Ok(text(name))),
         Mark::Failed => StepState::Failed,
     };
     let revision = u32::from(known.revision);
@@ -147,19 +147,17 @@ pub(super) fn entry(known: Entry) -> Option<StepEntry> {
 }
 
 /// The entries that a journal has.
-pub(super) fn notes(journal: Journal) -> impl Iterator<Item = StepNote> {
-    let all = STEP_NAMES.iter().zip(journal);
-    all.filter_map(|(name, known)| Some(StepNote::new(*name, entry(known)?)))
+pub(super) fn notes(journal: Journal) -> impl Iterator<Item = (&'static str, StepEntry)> {
+    let all = STEP_NAMES.into_iter().zip(journal);
+    all.filter_map(|(name, known)| Some((name, entry(known)?)))
 }
 
 pub(super) fn small(entry: &StepEntry) -> Entry {
     Entry {
         mark: match &entry.state {
             StepState::Pending => Mark::Pending,
-            StepState::Confirmed(StepResult::Text(text)) => Mark::Confirmed(name(text)),
-            StepState::Confirmed(StepResult::Omitted(Omission::Redacted)) => {
-                Mark::Confirmed(REDACTED)
-            }
+            StepState::Confirmed(Ok(text)) => Mark::Confirmed(name(text)),
+            StepState::Confirmed(Err(Omission::Redacted)) => Mark::Confirmed(REDACTED),
             StepState::Failed => Mark::Failed,
             other => panic!("{other:?} has no place in the model"),
         },
@@ -177,7 +175,7 @@ pub(super) fn record(rec: &Rec) -> Record {
     let ours = rec.outcome.is_some_and(|name| name != STRANGER);
     record.completed_at = ours.then(|| millis(0));
     record.layout = Some(LAYOUT);
-    notes(rec.journal).for_each(|note| record.journal.put(note));
+    record.journal = notes(rec.journal).collect();
     record
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lambda_idempotency::StoreError;
-use lambda_idempotency::protocol::record::{Basis, Final, Found, RecordWrite, Status, Version};
+use lambda_idempotency::protocol::record::{Final, Found, RecordWrite, Status, Version};
 use lambda_idempotency::store::Store;
 use lambda_idempotency::store::transaction::{Commit, Committed, Refusal};
 use tokio::time::Instant;
@@ -143,15 +143,17 @@ impl Watched {
         let completion = &record.completion;
         let (id, me) = (&completion.id, &completion.owner);
         let before = self.record(id).await;
-        let stands = match (&record.basis, &before) {
-            (Basis::Claimed, Some(record)) if self.mutation.spares_fence(late) => {
+        let stands = match (&record.claim, &before) {
+            (None, Some(record)) if self.mutation.spares_fence(late) => {
                 record.status == Status::InProgress
             }
-            (Basis::Claimed, Some(record)) => {
+            (None, Some(record)) => {
                 record.status == Status::InProgress && record.owner.as_ref() == Some(me)
             }
-            (Basis::Absent(_), None) => true,
-            (Basis::Version { seen, .. }, Some(record)) => Version::of(record) == *seen,
+            (Some(RecordWrite::Create(_)), None) => true,
+            (Some(RecordWrite::TakeOver { seen, .. }), Some(record)) => {
+                Version::of(record) == *seen
+            }
             _ => false,
         };
         if !stands {
@@ -163,20 +165,15 @@ impl Watched {
         {
             return Committed::Refused(Refusal::new(index, None));
         }
-        let claimed = match &record.basis {
-            Basis::Absent(claim) => self.force(claim.clone()).await,
-            Basis::Version { seen, mode, claim } => {
-                let (seen, mode, claim) = (seen.clone(), *mode, claim.clone());
-                self.force(RecordWrite::TakeOver { seen, mode, claim })
-                    .await
-            }
-            _ => true,
+        let claimed = match &record.claim {
+            Some(claim) => self.force(claim.clone()).await,
+            None => true,
         };
         let mut sent = completion.clone();
         if let Some(record) = self.record(id).await {
             sent.owner = record.owner.expect("a claim of ours");
         }
-        assert!(claimed && self.force(sent).await, "the basis was checked");
+        assert!(claimed && self.force(sent).await, "it was checked before");
         self.enter(token, bookings);
         if late {
             self.reach("a late transaction that applies");
