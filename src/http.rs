@@ -50,11 +50,12 @@
 //! router, a closure through [`service_fn`](tower::service_fn), or a handler of raw events, without
 //! `lambda_http` (module `events`).
 //!
-//! Outside Lambda, where no invocation's deadline is known, claim, handler and completion of a
+//! Outside Lambda, where no invocation's deadline is known, and where a handler
+//! [goes on](crate::AtDeadline::GoOn) after it, claim, handler and completion of a
 //! request with a key run in their own task, so that a client that hangs up cuts nothing off:
 //! its retry is given the answer. A server calls [`drain`](crate::Idempotency::drain) before it
-//! ends; [`detached_limit`](crate::Settings::detached_limit) bounds the tasks. In an invocation
-//! nothing is spawned. `docs/recipes/servers.md` in the repository says how a server is put together.
+//! ends; [`detached_limit`](crate::Settings::detached_limit) bounds the tasks. Where a deadline ends the
+//! handler, nothing is spawned. `docs/recipes/servers.md` in the repository says how a server is put together.
 //!
 //! # Which features
 //!
@@ -135,8 +136,8 @@
 //! `Set-Cookie`, because a session's cookie is a credential, which must neither lie in the table
 //! nor be handed out again after it was withdrawn.
 //! [`unstored_headers`](Settings::unstored_headers) replaces the last two. Trailers are
-//! stored and replayed as headers are. A gRPC answer is final where its `grpc-status` is 0, or where it is
-//! over the limit: its status is not known when its run ends, and a retry gets `outcome-omitted`.
+//! stored and replayed as headers are. A gRPC answer is final where its `grpc-status` is 0, or can't be
+//! read: in another coding than gzip, or over the limit, where a retry gets `outcome-omitted`.
 //!
 //! [`on_replay`](IdempotencyLayer::on_replay) is a hook that may change a replay: for a signed
 //! address that has expired meanwhile.
@@ -154,7 +155,8 @@
 //! its record if need be. Where the store takes nothing so large (DynamoDB: 400 KB, compressed), it
 //! is sent, but not kept: a retry learns that it was [done](#outcome-omitted). So is one that
 //! streams: `text/event-stream`, or more than [`response_limit`](Settings::response_limit)
-//! bytes. It is passed on as it comes, and logged as `streamed`. Its request is recorded as done before
+//! bytes; where it is a final refusal, a retry gets its status alone. It is passed on as it comes, and
+//! logged as `streamed`. Its request is recorded as done before
 //! the body runs, so only effects before the handler returns are protected: a route that works in its
 //! stream should be [`off`](RoutePolicy::off), with this work under
 //! [`run_detached`](crate::Idempotency::run_detached). Where a retry may run, the handler says

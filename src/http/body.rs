@@ -108,40 +108,44 @@ where
 
 /// Carries the body of a response: whole, where the layer has read it; else the inner service's
 /// own, as it comes.
-pub struct ResponseBody<B>(Inner<B>);
+pub struct ResponseBody<B: Body>(ResumedBody<Pin<Box<B>>>);
 
-enum Inner<B> {
-    /// The trailers come after the bytes.
-    Whole(Full<Bytes>, Option<Box<HeaderMap>>),
-    /// The body proved too long: the part that was read, then the rest.
-    Passing { head: Bytes, rest: Pin<Box<B>> },
-}
-
-impl<B> ResponseBody<B> {
+impl<B: Body<Data = Bytes>> ResponseBody<B> {
     pub(super) fn whole(bytes: Bytes) -> Self {
         Self::with_trailers(bytes, HeaderMap::new())
     }
 
-    pub(super) fn with_trailers(bytes: Bytes, trailers: HeaderMap) -> Self {
-        let trailers = (!trailers.is_empty()).then(|| Box::new(trailers));
-        Self(Inner::Whole(Full::new(bytes), trailers))
+    pub(super) fn with_trailers(head: Bytes, trailers: HeaderMap) -> Self {
+        let next = (!trailers.is_empty()).then(|| Ok(Frame::trailers(trailers)));
+        let rest = None;
+        Self(ResumedBody { head, next, rest })
     }
 
     pub(super) fn passing(body: B) -> Self {
-        Self::resumed(Bytes::new(), Box::pin(body))
+        Self(ResumedBody {
+            head: Bytes::new(),
+            next: None,
+            rest: Some(Box::pin(body)),
+        })
     }
 
-    pub(super) fn resumed(head: Bytes, rest: Pin<Box<B>>) -> Self {
-        Self(Inner::Passing { head, rest })
+    /// Reads a body whole, or as far as the limit allows.
+    pub(super) async fn read(body: B, limit: usize) -> (Result<Bytes, ReadError>, Self) {
+        let (read, body) = read(Box::pin(body), limit).await;
+        (read, Self(body))
+    }
+
+    /// Returns the trailers of a body that was read whole.
+    pub(super) fn trailers(&self) -> HeaderMap {
+        let next = self.0.next.as_ref().and_then(|next| next.as_ref().ok());
+        let trailers = next.and_then(Frame::trailers_ref);
+        trailers.cloned().unwrap_or_default()
     }
 }
 
-impl<B> fmt::Debug for ResponseBody<B> {
+impl<B: Body> fmt::Debug for ResponseBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
-            Inner::Whole(..) => "ResponseBody(whole)",
-            Inner::Passing { .. } => "ResponseBody(passing)",
-        })
+        f.debug_struct("ResponseBody").finish_non_exhaustive()
     }
 }
 
@@ -153,45 +157,15 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        match &mut self.get_mut().0 {
-            Inner::Whole(body, trailers) => match Pin::new(body).poll_frame(cx) {
-                Poll::Ready(None) => {
-                    let trailers = trailers.take().map(|trailers| Frame::trailers(*trailers));
-                    Poll::Ready(trailers.map(Ok))
-                }
-                frame => frame.map_err(|never| match never {}),
-            },
-            Inner::Passing { head, rest } if head.is_empty() => rest.as_mut().poll_frame(cx),
-            Inner::Passing { head, .. } => Poll::Ready(Some(Ok(Frame::data(std::mem::take(head))))),
-        }
+        Pin::new(&mut self.get_mut().0).poll_frame(cx)
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.0 {
-            Inner::Whole(body, trailers) => trailers.is_none() && body.is_end_stream(),
-            Inner::Passing { head, rest } => head.is_empty() && rest.is_end_stream(),
-        }
+        self.0.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.0 {
-            // A server that knows the exact size writes a `Content-Length`, and no trailers.
-            Inner::Whole(body, Some(_)) => {
-                let mut hint = SizeHint::new();
-                hint.set_lower(body.size_hint().lower());
-                hint
-            }
-            Inner::Whole(body, None) => body.size_hint(),
-            Inner::Passing { head, rest } => {
-                let (rest, read) = (rest.size_hint(), head.len() as u64);
-                let mut hint = SizeHint::new();
-                hint.set_lower(rest.lower().saturating_add(read));
-                if let Some(upper) = rest.upper().and_then(|upper| upper.checked_add(read)) {
-                    hint.set_upper(upper);
-                }
-                hint
-            }
-        }
+        self.0.size_hint()
     }
 }
 
@@ -312,18 +286,22 @@ impl<B: Body<Data = Bytes> + Unpin> Body for ResumedBody<B> {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let next = match &self.next {
-            // A body that breaks off has no size.
-            Some(Err(_)) => return SizeHint::default(),
-            Some(Ok(frame)) => frame.data_ref().map_or(0, Bytes::len),
-            None => 0,
-        };
-        let read = (self.head.len() + next) as u64;
         let ended = SizeHint::with_exact(0);
         let rest = self.rest.as_ref().map_or(ended, Body::size_hint);
+        let (next, upper) = match &self.next {
+            // A body that breaks off has no size.
+            Some(Err(_)) => return SizeHint::default(),
+            // A server that knows the exact size writes a `Content-Length`, and no trailers.
+            Some(Ok(frame)) => match frame.data_ref() {
+                Some(data) => (data.len(), rest.upper()),
+                None => (0, None),
+            },
+            None => (0, rest.upper()),
+        };
+        let read = (self.head.len() + next) as u64;
         let mut hint = SizeHint::new();
         hint.set_lower(rest.lower().saturating_add(read));
-        if let Some(upper) = rest.upper().and_then(|upper| upper.checked_add(read)) {
+        if let Some(upper) = upper.and_then(|upper| upper.checked_add(read)) {
             hint.set_upper(upper);
         }
         hint

@@ -2,60 +2,61 @@
 
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, TRAILER};
 use http::{HeaderMap, Response};
 use http_body::Body;
-use http_body_util::BodyExt;
 
 use super::problem::Problem;
 use super::stored_response::StoredResponse;
 use super::verdict::verdict;
-use crate::engine::claim::to_json;
-use crate::http::body::ResponseBody;
+use crate::engine::claim::{Stop, to_json};
+use crate::http::body::{ReadError, ResponseBody};
 use crate::http::fingerprint::AcceptedCodings;
 use crate::http::settings::Settings;
 use crate::http::stored_response::stored;
 use crate::http::verdict;
 use crate::idempotency::Verdict;
 use crate::protocol::record::Omission;
-use crate::store::BoxError;
 
 /// Holds a handler's response, read as far as the record stores it.
-pub(super) struct HandlerResponse<B> {
+pub(super) struct HandlerResponse<B: Body> {
     /// The verdict on the response: final, or not.
-    pub(super) verdict: Verdict,
+    verdict: Verdict,
     /// As the client gets it.
     pub(super) response: Response<ResponseBody<B>>,
     /// The body and its trailers, where it was read to its end.
     whole: Option<(Bytes, HeaderMap)>,
 }
 
-impl<B> HandlerResponse<B>
-where
-    B: Body<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
+impl<B: Body<Data = Bytes>> HandlerResponse<B> {
     /// Reads a response. One that breaks off meanwhile can't be sent and must not be stored: it
     /// becomes a server error, and the claim is released.
     pub(super) async fn read(response: Response<B>, settings: &Settings) -> Self {
         let (parts, body) = response.into_parts();
-        let read = read(&parts.headers, body, settings.response_limit).await;
-        let Ok((whole, body)) = read else {
-            let problem = Problem::ResponseBroken;
-            tracing::error!(event = problem.code(), "idempotency");
-            let broken = settings.problem_response(problem);
-            return Self {
-                verdict: Verdict::Release,
-                response: broken.map(ResponseBody::whole),
-                whole: None,
-            };
+        let (read, body) = if is_event_stream(&parts.headers) {
+            (Err(ReadError::TooLarge), ResponseBody::passing(body))
+        } else {
+            ResponseBody::read(body, settings.response_limit).await
         };
-        let status = parts.status;
-        if whole.is_none() {
-            let event = "streamed";
-            tracing::warn!(event, status = status.as_u16(), "idempotency");
-        }
+        let whole = match read {
+            Ok(bytes) => Some((bytes, body.trailers())),
+            Err(ReadError::TooLarge) => {
+                let (event, status) = ("streamed", parts.status.as_u16());
+                tracing::warn!(event, status, "idempotency");
+                None
+            }
+            Err(ReadError::Failed) => {
+                let problem = Problem::ResponseBroken;
+                tracing::error!(event = problem.code(), "idempotency");
+                let broken = settings.problem_response(problem);
+                return Self {
+                    verdict: Verdict::Release,
+                    response: broken.map(ResponseBody::whole),
+                    whole: None,
+                };
+            }
+        };
         Self::of(Response::from_parts(parts, body), whole, settings)
     }
 
@@ -88,23 +89,41 @@ where
         }
     }
 
+    /// Tells whether its request isn't done. A server error that a handler makes of a step which waits
+    /// for an operator isn't final, unless the handler says so.
+    pub(super) fn is_open(&self, stop: Option<Stop>) -> bool {
+        let own = self.response.extensions().get::<Verdict>();
+        let is_error = own.is_none() && self.response.status().is_server_error();
+        let is_interrupted = matches!(stop, Some(Stop::Interrupted { .. }));
+        self.verdict == Verdict::Release || (is_error && is_interrupted)
+    }
+
     /// Gives the retention of this response, where it differs from its route's.
     pub(super) fn retention(&self, settings: &Settings) -> Option<Duration> {
         let is_server_error = self.response.status().is_server_error();
         settings.store_server_errors.filter(|_| is_server_error)
     }
 
-    /// Makes the outcome that the record stores.
+    /// Makes the outcome that the record stores. Of a refusal that isn't kept, it has the status: a
+    /// retry isn't told that its request took effect.
     pub(super) fn outcome(
         &self,
         settings: &Settings,
         accepted: &AcceptedCodings,
     ) -> Result<String, Omission> {
-        let headers = self.response.headers();
-        if settings.respect_no_store && is_no_store(headers) {
-            return Err(Omission::NotKept);
-        }
-        let (body, trailers) = self.whole.as_ref().ok_or(Omission::NotSerializable)?;
+        let (status, headers) = (self.response.status(), self.response.headers());
+        let whole = match &self.whole {
+            _ if settings.respect_no_store && is_no_store(headers) => Err(Omission::NotKept),
+            Some(whole) => Ok(whole),
+            None => Err(Omission::NotSerializable),
+        };
+        let (body, trailers) = match whole {
+            Ok(whole) => whole,
+            Err(_) if status.as_u16() >= 400 => {
+                return to_json(&StoredResponse::of(status, std::iter::empty(), b""));
+            }
+            Err(omission) => return Err(omission),
+        };
         let any_coding = !accepted.accept(headers);
         // HTTP/1.1 sends the trailers that this header announces.
         let announced = headers
@@ -114,46 +133,9 @@ where
         let announced = announced.filter(|_| !trailers.is_empty());
         let headers = stored(headers, &settings.unstored_headers).chain(announced);
         let trailers = stored(trailers, &settings.unstored_headers);
-        let stored = StoredResponse::of(self.response.status(), headers, body);
+        let stored = StoredResponse::of(status, headers, body);
         to_json(&stored.with_trailers(trailers).in_any_coding(any_coding))
     }
-}
-
-/// The whole body with its trailers, where it was read to its end, and the body to be sent.
-type Read<B> = (Option<(Bytes, HeaderMap)>, ResponseBody<B>);
-
-async fn read<B>(headers: &HeaderMap, body: B, limit: usize) -> Result<Read<B>, BoxError>
-where
-    B: Body<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
-    if is_event_stream(headers) || body.size_hint().lower() > limit as u64 {
-        return Ok((None, ResponseBody::passing(body)));
-    }
-    let mut body = Box::pin(body);
-    let (mut whole, mut trailers) = (Bytes::new(), HeaderMap::new());
-    while let Some(frame) = body.frame().await {
-        let data = match frame.map_err(Into::into)?.into_data() {
-            Ok(data) => data,
-            Err(frame) => {
-                trailers.extend(frame.into_trailers().unwrap_or_default());
-                continue;
-            }
-        };
-        // A body in one piece is not copied.
-        if whole.is_empty() {
-            whole = data;
-        } else {
-            let mut longer = BytesMut::from(whole);
-            longer.extend_from_slice(&data);
-            whole = longer.freeze();
-        }
-        if whole.len() > limit {
-            return Ok((None, ResponseBody::resumed(whole, body)));
-        }
-    }
-    let body = ResponseBody::with_trailers(whole.clone(), trailers.clone());
-    Ok((Some((whole, trailers)), body))
 }
 
 /// Tells whether an answer says `Cache-Control: no-store` (RFC 9111, 5.2.2.5).
@@ -177,7 +159,7 @@ fn is_event_stream(headers: &HeaderMap) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use http_body_util::Full;
+    use http_body_util::{BodyExt, Full};
 
     use super::*;
 

@@ -222,8 +222,9 @@ impl IdempotencyLayer {
     /// parts: to log it, to count it. Default: none.
     ///
     /// The function changes nothing: the claim is released, and the error goes on to the caller. In
-    /// a server it may reach no other place, where the client has hung up. An answer with a status
-    /// of 500 is no error of the handler's, and a panic isn't either. With it, the parts of each
+    /// a server it may reach no other place, where the client has hung up. It is not called for a panic,
+    /// for an answer with a status of 500, or for the error that a write's
+    /// [condition](crate::store::transaction::Write::or_else) answers with. With it, the parts of each
     /// guarded request are cloned.
     ///
     /// An error's text may quote the request. [`log_errors`](crate::Settings::log_errors) logs it as

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::engine::error::{Error, Obstacle};
 use crate::protocol::key::KeyError;
+use crate::protocol::record::Omission;
 use crate::setup::BuildError;
 
 #[cfg(test)]
@@ -42,7 +43,7 @@ pub(super) enum Problem {
     Interrupted,
     Exhausted,
     LeaseLost,
-    OutcomeOmitted,
+    OutcomeOmitted { may_be_new: bool },
     TooLate,
     TimedOut,
     Overloaded,
@@ -74,10 +75,15 @@ impl Problem {
             Error::InFlight { retry_after, .. } => Self::InFlight {
                 retry_after: *retry_after,
             },
+            Error::Compensating => Self::InFlight {
+                retry_after: Duration::ZERO,
+            },
             Error::Interrupted { .. } => Self::Interrupted,
             Error::Exhausted { .. } => Self::Exhausted,
             Error::LeaseLost => Self::LeaseLost,
-            Error::OutcomeOmitted { .. } => Self::OutcomeOmitted,
+            Error::OutcomeOmitted { reason, .. } => Self::OutcomeOmitted {
+                may_be_new: *reason == Omission::Forgotten,
+            },
             Error::TooLate => Self::TooLate,
             Error::TimedOut => Self::TimedOut,
             Error::Overloaded => Self::Overloaded,
@@ -173,8 +179,12 @@ impl Problem {
                 "The request is not tried again until an operator has looked. Ask the operator of this API."),
             Self::LeaseLost => (409, "lease-lost", "Another attempt took over",
                 "The request took too long, and a retry is processing it. Retry with the same key to get its answer."),
-            Self::OutcomeOmitted => (409, "outcome-omitted", "The request was processed, and its answer was not kept",
-                "It took effect once and is not repeated. Read the resource to see the result."),
+            Self::OutcomeOmitted { may_be_new } => (409, "outcome-omitted", "No answer is kept for this key",
+                if may_be_new {
+                    "The request may have been processed before, and is not repeated. Read the resource; where nothing was done, send a new key."
+                } else {
+                    "The request was answered, and is not repeated. Read the resource to see the result."
+                }),
             Self::TooLate => (503, "too-late", "There was no time left",
                 "Nothing was done now. An earlier attempt may have taken effect: retry with the same key."),
             Self::TimedOut => (503, "timed-out", "The request took too long",

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, Response};
+use http_body::Body;
 
 use crate::engine::{REPLY_TIME, Replay, Replayed};
 use crate::http::body::ResponseBody;
@@ -23,7 +24,7 @@ const PROCESSED_AT: HeaderName = HeaderName::from_static("idempotency-processed-
 
 /// Makes the replay of an outcome for a client that accepts these codings. `request` is the retry's
 /// head, for the hook that may change the response.
-pub(super) async fn replay<B>(
+pub(super) async fn replay<B: Body<Data = Bytes>>(
     once: &Idempotency,
     settings: &Settings,
     replayed: &Replayed,

@@ -26,10 +26,9 @@ use crate::engine::{Begun, Disposition, Ended};
 use crate::http::body::{RequestBody, ResponseBody};
 use crate::http::fingerprint::AcceptedCodings;
 use crate::http::settings::{GuardedRoute, RoutePolicy, Settings};
-use crate::idempotency::{Idempotency, Verdict};
+use crate::idempotency::Idempotency;
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::Key;
-use crate::store::BoxError;
 
 #[cfg(feature = "lambda-http")]
 use crate::http::gateway;
@@ -62,8 +61,7 @@ where
     Svc::Error: Display + Send + 'static,
     Svc::Future: Send + 'static,
     B: RequestBody,
-    RB: Body<Data = Bytes> + Send + 'static,
-    RB::Error: Into<BoxError>,
+    RB: Body<Data = Bytes, Error: Send> + Send + 'static,
 {
     type Response = Response<ResponseBody<RB>>;
     type Error = Svc::Error;
@@ -101,8 +99,7 @@ where
     Svc::Error: Display + Send + 'static,
     Svc::Future: Send + 'static,
     B: RequestBody,
-    RB: Body<Data = Bytes> + Send + 'static,
-    RB::Error: Into<BoxError>,
+    RB: Body<Data = Bytes, Error: Send> + Send + 'static,
 {
     let once = bind(&once, &parts, settings.policy(&route));
     let identity = match identify(&once, &settings, &parts, &route, body).await {
@@ -190,7 +187,6 @@ where
     Svc: Service<Request<B>, Response = Response<RB>>,
     Svc::Error: Display + 'static,
     RB: Body<Data = Bytes> + 'static,
-    RB::Error: Into<BoxError>,
 {
     let accepted = AcceptedCodings::of(request.headers());
     let times = once.times(None);
@@ -247,7 +243,7 @@ where
         run.keep_for(retention);
     }
     let disposition = match &response {
-        Ok(response) if response.verdict == Verdict::Release => Disposition::Release(None),
+        Ok(response) if response.is_open(run.claim().stop()) => Disposition::Release(None),
         Ok(response) => run.completion(|| response.outcome(&settings, &accepted)),
         Err(error) => Disposition::of_error(error, false),
     };
@@ -288,7 +284,7 @@ fn bind(once: &Idempotency, parts: &Parts, policy: &RoutePolicy) -> Idempotency 
     once
 }
 
-fn refuse<B>(
+fn refuse<B: Body<Data = Bytes>>(
     settings: &Settings,
     route: &GuardedRoute,
     problem: Problem,

@@ -70,15 +70,17 @@ pub struct Settings {
     /// kept for an hour at least. A handler decides for one answer with a
     /// [`Verdict`](crate::Verdict) among the response's extensions; a server error that it declares
     /// complete is kept for this long, too. One behind a [step](crate::Claim::step) is kept as long as
-    /// other answers, since a retry behind its record would fire the step again.
+    /// other answers, since a retry behind its record would fire the step again. One behind an
+    /// [interrupted](crate::StepError::Interrupted) step releases the claim: an operator settles the step.
     pub store_server_errors: Option<Duration>,
     /// Keeps no answer that says `Cache-Control: no-store`. Default: off, and it is kept as any
     /// other, since the directive speaks to caches, and a record answers nothing but a retry of its
     /// own request.
     ///
     /// The effect is protected all the same: a retry doesn't run, and learns with a
-    /// [409](super#outcome-omitted) that it was done. For APIs whose answers hold credentials that
-    /// must not lie in the table; many frameworks put the directive on every answer.
+    /// [409](super#outcome-omitted) that it was done. Of a final refusal (4xx, 5xx) it gets the status,
+    /// without headers and body. For APIs whose answers hold credentials that must not lie in the table;
+    /// many frameworks put the directive on every answer.
     pub respect_no_store: bool,
     /// The response headers that are not stored, so that a replay doesn't have them, besides
     /// hop-by-hop ones, which are never stored. Default: `Date` and `Set-Cookie`.

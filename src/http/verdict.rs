@@ -1,13 +1,11 @@
 //! Decides which status, of HTTP or gRPC, is an outcome and which is passing. Pure.
 
-use std::borrow::Cow;
-
 use data_encoding::BASE64;
-use http::header::{CONTENT_TYPE, HeaderName};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, StatusCode};
 
 use crate::idempotency::Verdict;
-use crate::protocol::gzip;
+use crate::protocol::gzip::{self, GzipError};
 
 /// Decides: successes, redirects and refusals that a retry would meet again are final. Refusals
 /// that depend on the moment or on something besides the request (400 among them: a corrected body
@@ -42,12 +40,13 @@ const CONNECT_END: u8 = 0x02;
 const COMPRESSED: u8 = 0x01;
 
 /// The most bytes that a compressed last part is opened to.
-const MOST_TRAILERS: usize = 64 * 1024;
+const MOST_TRAILERS: usize = 1024 * 1024;
 
 /// Tells whether an answer says that its call failed: by `grpc-status`, in its trailers, in its
 /// headers (an answer without a body), in the end of a gRPC-Web body, or by an `error` in the end of a
 /// Connect stream. An answer that was read to its end and has none of these has failed, too: its
-/// server broke off.
+/// server broke off. One whose end can't be read, in another coding than gzip, is no failure: its
+/// effect may have happened.
 pub(super) fn has_failed(
     headers: &HeaderMap,
     body: Option<&[u8]>,
@@ -64,24 +63,27 @@ pub(super) fn has_failed(
     let Some(body) = body else {
         return false;
     };
-    if content_type.starts_with(b"application/grpc-web-text") {
+    let is_web = content_type.starts_with(b"application/grpc-web");
+    if !is_web && !content_type.starts_with(b"application/connect+") {
+        return content_type.starts_with(b"application/grpc");
+    }
+    let mut codings = headers.get_all(CONTENT_ENCODING).iter();
+    if codings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        return false;
+    }
+    let succeeded = if content_type.starts_with(b"application/grpc-web-text") {
         // Whole, or in pieces that are padded each for itself.
-        let body = BASE64.decode(body.trim_ascii());
-        return !body.is_ok_and(|body| web_succeeded(&body));
-    }
-    if content_type.starts_with(b"application/grpc-web") {
-        return !web_succeeded(body);
-    }
-    if content_type.starts_with(b"application/connect+") {
-        return !connect_succeeded(body);
-    }
-    content_type.starts_with(b"application/grpc")
+        let body = BASE64.decode(body.trim_ascii()).ok();
+        body.and_then(|body| end_says(&body, WEB_TRAILERS, web_succeeded))
+    } else if is_web {
+        end_says(body, WEB_TRAILERS, web_succeeded)
+    } else {
+        end_says(body, CONNECT_END, connect_succeeded)
+    };
+    succeeded != Some(true)
 }
 
-fn web_succeeded(body: &[u8]) -> bool {
-    let Some(trailers) = last_part(body, WEB_TRAILERS) else {
-        return false;
-    };
+fn web_succeeded(trailers: &[u8]) -> bool {
     let status = trailers.split(|byte| *byte == b'\n').find_map(|line| {
         let (name, value) = line.split_at_checked(STATUS.as_str().len())?;
         let value = value.trim_ascii().strip_prefix(b":")?;
@@ -91,19 +93,17 @@ fn web_succeeded(body: &[u8]) -> bool {
     status == Some(b"0")
 }
 
-fn connect_succeeded(body: &[u8]) -> bool {
+fn connect_succeeded(end: &[u8]) -> bool {
     #[derive(serde::Deserialize)]
     struct End {
         error: Option<serde::de::IgnoredAny>,
     }
-    let end = last_part(body, CONNECT_END);
-    let end = end.and_then(|end| serde_json::from_slice::<End>(&end).ok());
-    end.is_some_and(|end| end.error.is_none())
+    serde_json::from_slice::<End>(end).is_ok_and(|end| end.error.is_none())
 }
 
-/// Reads the part of a body whose first byte has `bit`. `None` where the body ends before, and where
-/// the part is in another coding than gzip.
-fn last_part(mut body: &[u8], bit: u8) -> Option<Cow<'_, [u8]>> {
+/// Tells whether the part of a body whose first byte has `bit` says success, or can't be read. `None`
+/// where the body ends before.
+fn end_says(mut body: &[u8], bit: u8, succeeded: fn(&[u8]) -> bool) -> Option<bool> {
     loop {
         let (&kind, rest) = body.split_first()?;
         let (length, rest) = rest.split_first_chunk::<4>()?;
@@ -112,9 +112,12 @@ fn last_part(mut body: &[u8], bit: u8) -> Option<Cow<'_, [u8]>> {
         if kind & bit == 0 {
             body = rest;
         } else if kind & COMPRESSED == 0 {
-            return Some(Cow::Borrowed(part));
+            return Some(succeeded(part));
         } else {
-            return gzip::unpack(part, MOST_TRAILERS).ok().map(Cow::Owned);
+            return Some(match gzip::unpack(part, MOST_TRAILERS) {
+                Ok(part) => succeeded(&part),
+                Err(error) => matches!(error, GzipError::NotGzip),
+            });
         }
     }
 }
@@ -212,6 +215,7 @@ mod tests {
         assert!(failed(b"\x00\x00\x00\x00\x02ab"), "it broke off");
         assert!(!failed(&compressed(0x81, b"grpc-status: 0\r\n")));
         assert!(failed(&compressed(0x81, b"grpc-status: 13\r\n")));
+        assert!(!failed(b"\x81\x00\x00\x00\x02zs"), "in another coding");
 
         // In base64, whole or in pieces.
         let text = headers(&[("content-type", "application/grpc-web-text+proto")]);
@@ -253,5 +257,32 @@ mod tests {
         assert!(!failed(&compressed(3, b"{}")));
         assert!(failed(&compressed(3, br#"{"error":{"code":"internal"}}"#)));
         assert!(failed(b""), "it broke off");
+        // Zstandard, and the head of one that broke off.
+        let zstd = b"\x03\x00\x00\x00\x04\x28\xb5\x2f\xfd";
+        assert!(!failed(zstd), "it may have succeeded");
+        assert!(failed(&zstd[..8]), "it broke off");
+    }
+
+    #[test]
+    fn an_answer_that_a_layer_inside_has_compressed_is_no_failure() {
+        let trailers = headers(&[]);
+        for content_type in [
+            "application/connect+proto",
+            "application/grpc-web",
+            "application/grpc-web-text",
+        ] {
+            for (coding, failed) in [("br", false), ("Identity", true)] {
+                let headers =
+                    headers(&[("content-type", content_type), ("content-encoding", coding)]);
+                let has_failed = has_failed(&headers, Some(b"\x1b\x01"), Some(&trailers));
+                assert_eq!(has_failed, failed, "{content_type} {coding}");
+            }
+        }
+        // Its status is in its trailers, outside of the coding.
+        let grpc = headers(&[
+            ("content-type", "application/grpc"),
+            ("content-encoding", "br"),
+        ]);
+        assert!(has_failed(&grpc, Some(b"\x1b\x01"), Some(&trailers)));
     }
 }

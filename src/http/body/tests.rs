@@ -119,10 +119,18 @@ async fn a_body_that_breaks_off_breaks_off_for_the_handler_too() {
     );
 }
 
+/// A body of which this was read.
+fn resumed<B: Body>(head: &'static str, rest: B) -> ResponseBody<B> {
+    ResponseBody(ResumedBody {
+        head: head.into(),
+        next: None,
+        rest: Some(Box::pin(rest)),
+    })
+}
+
 #[tokio::test]
 async fn what_was_read_comes_before_the_rest() {
-    let rest = || Box::pin(Full::new(Bytes::from_static(b"cd")));
-    let body = ResponseBody::resumed(Bytes::from_static(b"ab"), rest());
+    let body = resumed("ab", Full::new(Bytes::from_static(b"cd")));
     assert_eq!(body.size_hint().exact(), Some(4));
     assert!(!body.is_end_stream());
     assert_eq!(body.collect().await.unwrap().to_bytes(), "abcd");
@@ -131,8 +139,7 @@ async fn what_was_read_comes_before_the_rest() {
     assert!(empty.is_end_stream());
     let rest = ResponseBody::passing(Full::new(Bytes::from_static(b"cd")));
     assert!(!rest.is_end_stream());
-    let head = ResponseBody::resumed(Bytes::from_static(b"ab"), Box::pin(Full::new(Bytes::new())));
-    assert!(!head.is_end_stream());
+    assert!(!resumed("ab", Full::new(Bytes::new())).is_end_stream());
 }
 
 #[test]
@@ -170,8 +177,7 @@ fn the_size_is_that_of_what_was_read_and_of_the_rest_as_far_as_it_is_known() {
         if let Some(upper) = upper {
             hint.set_upper(upper);
         }
-        let body = ResponseBody::resumed(Bytes::from_static(b"ab"), Box::pin(Sized(hint)));
-        let whole = body.size_hint();
+        let whole = resumed("ab", Sized(hint)).size_hint();
         (whole.lower(), whole.upper())
     };
     assert_eq!(size(3, Some(5)), (5, Some(7)));

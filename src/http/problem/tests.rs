@@ -26,7 +26,7 @@ const ALL: [Problem; 32] = [
     Problem::Interrupted,
     Problem::Exhausted,
     Problem::LeaseLost,
-    Problem::OutcomeOmitted,
+    Problem::OutcomeOmitted { may_be_new: false },
     Problem::TooLate,
     Problem::TimedOut,
     Problem::Overloaded,
@@ -187,8 +187,9 @@ fn each_error_of_the_engine_has_a_problem_of_its_own() {
         since: std::time::SystemTime::now(),
     };
     let omitted = Error::OutcomeOmitted {
-        reason: crate::Omission::TooLarge,
+        reason: Omission::TooLarge,
         completed_at: None,
+        handler_ran: false,
     };
     let timeout = || crate::StoreError::Timeout;
     let cases: [(Obstacle, &str); 20] = [
@@ -223,6 +224,23 @@ fn each_error_of_the_engine_has_a_problem_of_its_own() {
         let problem = Problem::of(&error);
         assert_eq!(problem.code(), code);
     }
+}
+
+#[test]
+fn a_request_that_may_never_have_run_is_not_said_to_be_processed() {
+    let of = |reason| {
+        let omitted = Error::OutcomeOmitted {
+            reason,
+            completed_at: None,
+            handler_ran: false,
+        };
+        Problem::of(&omitted).details(None)
+    };
+    let (done, forgotten) = (of(Omission::Lost), of(Omission::Forgotten));
+    assert!(done.detail.contains("was answered"), "{}", done.detail);
+    let detail = &forgotten.detail;
+    assert!(detail.contains("may have been processed"), "{detail}");
+    assert_eq!((done.code, done.title), (forgotten.code, forgotten.title));
 }
 
 #[test]

@@ -254,7 +254,7 @@ impl Api {
     where
         H: Fn(usize, Request) -> Fut + Clone + Send + Sync + 'static,
         Fut: Future<Output = Result<Response<B>, Failure>> + Send + 'static,
-        B: http_body::Body<Data = Bytes, Error: Into<Failure>> + Send + 'static,
+        B: http_body::Body<Data = Bytes, Error: Into<Failure> + Send> + Send + 'static,
     {
         Self::configured(server, |once| once, |layer| layer, handler).await
     }
@@ -268,7 +268,7 @@ impl Api {
     where
         H: Fn(usize, Request) -> Fut + Clone + Send + Sync + 'static,
         Fut: Future<Output = Result<Response<B>, Failure>> + Send + 'static,
-        B: http_body::Body<Data = Bytes, Error: Into<Failure>> + Send + 'static,
+        B: http_body::Body<Data = Bytes, Error: Into<Failure> + Send> + Send + 'static,
     {
         let store = server.store().await;
         Self::on(store, engine, layer, handler)
@@ -283,7 +283,7 @@ impl Api {
     where
         H: Fn(usize, Request) -> Fut + Clone + Send + Sync + 'static,
         Fut: Future<Output = Result<Response<B>, Failure>> + Send + 'static,
-        B: http_body::Body<Data = Bytes, Error: Into<Failure>> + Send + 'static,
+        B: http_body::Body<Data = Bytes, Error: Into<Failure> + Send> + Send + 'static,
     {
         let once = Idempotency::builder(server.store().await)
             .clock(VirtualClock)
@@ -301,7 +301,7 @@ impl Api {
     where
         H: Fn(usize, Request) -> Fut + Clone + Send + Sync + 'static,
         Fut: Future<Output = Result<Response<B>, Failure>> + Send + 'static,
-        B: http_body::Body<Data = Bytes, Error: Into<Failure>> + Send + 'static,
+        B: http_body::Body<Data = Bytes, Error: Into<Failure> + Send> + Send + 'static,
     {
         let once = engine(
             Idempotency::builder(store)
@@ -317,7 +317,7 @@ impl Api {
     where
         H: Fn(usize, Request) -> Fut + Clone + Send + Sync + 'static,
         Fut: Future<Output = Result<Response<B>, Failure>> + Send + 'static,
-        B: http_body::Body<Data = Bytes, Error: Into<Failure>> + Send + 'static,
+        B: http_body::Body<Data = Bytes, Error: Into<Failure> + Send> + Send + 'static,
     {
         let runs = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&runs);

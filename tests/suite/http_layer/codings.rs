@@ -93,6 +93,22 @@ async fn an_answer_that_is_not_to_be_cached_is_kept_unless_the_setting_says_othe
     retry.assert_problem(409, "outcome-omitted");
     assert_eq!(api.runs(), 1, "the effect is protected");
 
+    // A retry of a refusal is not told that it took effect.
+    for status in [402_u16, 404, 422] {
+        let refused = move |_, _| async move {
+            let response = Response::builder().status(status);
+            let response = response.header("cache-control", "no-store");
+            Ok(response.body("a secret".to_owned())?)
+        };
+        let api = Api::configured(&server, |once| once, respecting, refused).await;
+        assert_eq!(api.send(&call).await.text(), "a secret");
+        let retry = api.send(&call).await;
+        assert_eq!((retry.status.as_u16(), retry.text()), (status, ""));
+        assert!(retry.is_replayed());
+        assert_eq!(retry.header("cache-control"), None);
+        assert_eq!(api.runs(), 1);
+    }
+
     let cacheable = |_, _| async {
         let response = Response::builder().header("cache-control", "no-cache, max-age=0");
         Ok(response.body("kept".to_owned())?)

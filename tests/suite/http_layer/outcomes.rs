@@ -12,11 +12,13 @@ use http_body_util::StreamBody;
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy};
 use lambda_idempotency::testing::ManualClock;
-use lambda_idempotency::{Claim, Idempotency, Verdict};
+use lambda_idempotency::{Claim, Idempotency, Key, OnCrash, Step, StepError, Verdict};
+use tokio::time::Instant;
 
 use super::api::{Api, Door, Failure, answer};
 use crate::on_each_server;
-use crate::support::{Fault, Proxy, Server};
+use crate::secrets::Log;
+use crate::support::{Fault, Proxy, Server, VirtualClock};
 
 fn stored_for_a_day(layer: IdempotencyLayer) -> IdempotencyLayer {
     layer.settings(|settings| settings.store_server_errors = Some(Duration::from_hours(24)))
@@ -183,6 +185,42 @@ async fn a_server_error_behind_a_step_is_kept_as_long_as_an_answer() {
     clock.advance(Duration::from_mins(10));
     assert!(api.send(&call).await.is_replayed());
     assert_eq!(charges.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_error_behind_an_interrupted_step_is_not_stored_by_that_setting() {
+    let (log, _capture) = Log::capture();
+    let server = Server::dynoxide().await;
+    let once = Idempotency::builder(server.store().await).namespace("shop");
+    let once = once.clock(VirtualClock).build().unwrap();
+    let layer = stored_for_a_day(IdempotencyLayer::unscoped(once.clone()));
+    let api = Api::under(&layer, |_, request: lambda_http::Request| async move {
+        let claim = request.extensions().get::<Claim>().unwrap();
+        let step = Step::named("charge")
+            .on_crash(OnCrash::Interrupt)
+            .unsure_after(|_| true);
+        let unsure = || async { Err::<(), _>(IoError::other("timed out")) };
+        match claim.step(step, |_| unsure()).await {
+            Err(StepError::Effect(error)) => Err(Failure::from(error)),
+            // In axum, an error has to become an answer.
+            _ => Ok(answer(500, "interrupted")),
+        }
+    });
+    let call = Door::Http.post("k-1");
+    api.try_send(&call).await.unwrap_err();
+    for _ in 0..2 {
+        let stopped = api.send(&call).await;
+        assert_eq!(stopped.status, 500);
+        assert!(!stopped.is_replayed());
+    }
+    let key = Key::new("POST /shops/{shop}/orders", "k-1");
+    let (id, end) = (once.record_id(&key).unwrap(), Duration::from_secs(5));
+    let found = once.store().load(&id, Instant::now() + end).await;
+    let record = found.unwrap().unwrap().content.unwrap();
+    assert!(record.is_released(), "{record:?}");
+    assert_eq!(record.last_error.as_deref(), Some("interrupted step"));
+    let log = log.text();
+    assert_eq!(log.matches(r#"event="interrupted""#).count(), 2, "{log}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -60,6 +60,19 @@ async fn a_long_server_error_releases_the_claim_like_any_other(server: Server) {
     assert_eq!(api.send(&call).await.status, 201);
 }
 
+on_each_server!(a_retry_of_a_refusal_over_the_limit_gets_its_status);
+async fn a_retry_of_a_refusal_over_the_limit_gets_its_status(server: Server) {
+    let handler = |_, _| async { Ok(Response::builder().status(422).body(chunks(20))?) };
+    let limited = |layer: IdempotencyLayer| layer.settings(|settings| settings.response_limit = 55);
+    let api = Api::configured(&server, |once| once, limited, handler).await;
+    let call = Door::Http.post("k-1");
+    assert_eq!(api.send(&call).await.text(), "0123456789".repeat(20));
+    let retry = api.send(&call).await;
+    assert_eq!((retry.status.as_u16(), retry.text()), (422, ""));
+    assert!(retry.is_replayed());
+    assert_eq!(api.runs(), 1);
+}
+
 on_each_server!(a_handler_may_have_a_streamed_answer_run_again);
 async fn a_handler_may_have_a_streamed_answer_run_again(server: Server) {
     let handler = |run, _| async move {
