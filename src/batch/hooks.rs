@@ -140,7 +140,7 @@ impl<S: Source> Kept<S> {
     }
 }
 
-/// Says why the message in this position is rejected, if it is, and why it is reported otherwise.
+/// Returns why the message in this position is rejected, if it is, and why it is reported otherwise.
 ///
 /// A message that differs from an earlier one of its batch is rejected only if that one is done.
 /// Otherwise the key has no outcome yet, and this message, delivered again, may be the one that
@@ -170,7 +170,7 @@ fn free_at(fates: &[Fate], fate: &Fate) -> Option<Instant> {
     }
 }
 
-/// Says why a message is rejected, and what went wrong, to the hook
+/// The reason why a message is rejected, and what went wrong, for the hook
 /// [`on_rejected`](super::BatchLayer::on_rejected).
 ///
 /// The fields have the names and the texts of the log's event `rejected`. So `detail` quotes nothing

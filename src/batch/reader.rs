@@ -27,14 +27,14 @@ use crate::protocol::record::error_kind;
 #[cfg(test)]
 pub(crate) mod tests;
 
-/// Says how long the outcome of a message is kept, by its decoded body or by the message as it was
+/// Returns how long the outcome of a message is kept, by its decoded body or by the message as it was
 /// delivered.
 type Retention<S, T> = dyn Fn(&T, &<S as Source>::Record) -> Option<Duration> + Send + Sync;
 
 /// Decodes the body of a message. The flag says whether an error may quote it.
 type Decode<S, T> = dyn Fn(&[u8], &<S as Source>::Record, bool) -> Result<T, Reason> + Send + Sync;
 
-/// Says how the messages of a layer are read.
+/// Reads the messages of a layer.
 pub(super) struct Reader<S: Source, T> {
     /// The outermost first.
     pub(super) envelopes: Vec<Envelope>,
@@ -184,7 +184,7 @@ pub(super) struct Turn<R> {
     pub(super) payload: Option<Result<String, Reason>>,
 }
 
-/// Says what becomes of a message, as far as that is known before it runs.
+/// The fate of a message, as far as that is known before it runs.
 pub(super) enum Planned<S: Source, T> {
     ToRun(Ready<S, T>),
     Decided(Fate),
@@ -308,7 +308,7 @@ type Fetch = Hook<S3Pointer, String>;
 /// Takes the fingerprint from a decoded body, or from the message as it was delivered.
 type Closure<S, T> = dyn Fn(&T, &<S as Source>::Record) -> Option<Fingerprint> + Send + Sync;
 
-/// Says what the fingerprint of a message is of.
+/// The part of a message that its fingerprint is of.
 pub(super) struct FingerprintSource<S: Source, T> {
     /// The closure makes it of the decoded body.
     closure: Option<Arc<Closure<S, T>>>,

@@ -20,7 +20,7 @@ mod properties;
 #[cfg(test)]
 mod tests;
 
-/// Says why a message is reported. It neither holds nor shows anything of its body, its token or
+/// The reason why a message is reported. It neither holds nor shows anything of its body, its token or
 /// its outcome.
 #[derive(Debug)]
 pub(super) enum Reason {
@@ -117,7 +117,7 @@ impl Reason {
         }
     }
 
-    /// Says why no retry will fix the message; `None` where a retry may, or where an operator must
+    /// Returns why no retry will fix the message; `None` where a retry may, or where an operator must
     /// look.
     pub(super) fn rejection(&self) -> Option<Rejection> {
         match self {
@@ -195,7 +195,7 @@ impl Reason {
     }
 }
 
-/// Says what failed: by the error's text where `quotes` allows it, else by its type.
+/// Names what failed: by the error's text where `quotes` allows it, else by its type.
 fn of_failure(failure: Failure, quotes: bool) -> String {
     if quotes {
         failure.message
@@ -222,7 +222,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Says what became of a message, or what it depends on.
+/// The end of a message, or what it depends on.
 #[derive(Debug)]
 pub(super) enum Fate {
     /// Its work is done: the source may delete it.
@@ -267,7 +267,7 @@ pub(super) fn reported<'a>(
         .filter_map(move |(id, fate)| Some((id.as_str(), reason(fate)?)))
 }
 
-/// Says what is wrong with the store, its permissions or the layer, where that kept every message of
+/// Returns what is wrong with the store, its permissions or the layer, where that kept every message of
 /// the batch from being done.
 pub(super) fn misconfigured(fates: &[Fate]) -> Option<String> {
     if fates.iter().any(|fate| matches!(fate, Fate::Done)) {

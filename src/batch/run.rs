@@ -166,7 +166,7 @@ async fn end<R: Serialize, E: Display + 'static>(
             Err(refusal) => refuse(&Error::Refused(refusal), quotes),
         },
         // The handler has failed permanently, and its saga still compensates.
-        Err(Error::InFlight { .. }) if let Some((error, _)) = &failed => {
+        Err(Error::Compensating) if let Some((error, _)) = &failed => {
             Fate::Reported(Reason::of_error(error, false, quotes))
         }
         Err(obstacle) => refuse(&obstacle, quotes),

@@ -82,7 +82,7 @@ impl<Src: Source, T, E, Svc> fmt::Debug for BatchService<Src, T, E, Svc> {
     }
 }
 
-/// Says why a whole batch failed: Lambda counts an error, and has each message delivered again.
+/// The reason why a whole batch failed: Lambda counts an error, and has each message delivered again.
 /// Those that are done are replayed then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -20,7 +20,7 @@ pub trait Source: Sized + Send + 'static {
     /// The source's name in logs; it names the operation, too, of a message without an origin.
     const NAME: &'static str;
 
-    /// Says whether the source reads the reply. Where it doesn't, a batch with a message that must
+    /// Whether the source reads the reply. Where it doesn't, a batch with a message that must
     /// come again fails as a whole, as under
     /// [`without_item_failures`](super::Settings::without_item_failures). Default: it does.
     const READS_REPLY: bool = true;
@@ -54,7 +54,7 @@ pub trait Source: Sized + Send + 'static {
         None
     }
 
-    /// Says whether the source promises an order within [`order_key`](Self::order_key). Default: it
+    /// Tells whether the source promises an order within [`order_key`](Self::order_key). Default: it
     /// doesn't.
     fn is_ordered(_: &Self::Record) -> bool {
         false
@@ -85,7 +85,7 @@ pub trait Source: Sized + Send + 'static {
     fn record_span(record: &Self::Record) -> Span;
 }
 
-/// Says why a message has no body that could be decoded, without any of its content.
+/// The reason why a message has no body that could be decoded, without any of its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct BodyError {

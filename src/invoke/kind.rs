@@ -78,14 +78,16 @@ struct SnsRecord<'a> {
     sns: &'a RawValue,
 }
 
-/// Placeholders of a schedule's input that differ between two tries of one execution.
-const OF_A_TRY: [&str; 2] = ["/execution_id", "/attempt_number"];
-
 impl Kind {
-    /// Returns the fields that differ between two tries of one event, and are never compared.
+    /// Returns the fields that name a try or an execution, and are never compared: two may be for the
+    /// same work.
     pub(super) fn left_out(self) -> impl Iterator<Item = Pointer> {
-        let fields = OF_A_TRY.iter().filter(move |_| self == Self::Scheduler);
-        fields.filter_map(|field| field.parse().ok())
+        let fields: &[&str] = match self {
+            Self::Scheduler => &["/execution_id", "/attempt_number"],
+            Self::StepFunctions => &["/idempotency/execution"],
+            _ => &[],
+        };
+        fields.iter().filter_map(|field| field.parse().ok())
     }
 
     /// Opens an event.

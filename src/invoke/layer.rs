@@ -397,8 +397,9 @@ impl<T: DeserializeOwned, E> InvokeLayer<T, E> {
     /// ```
     ///
     /// `docs/sources/step-functions.md` in the repository wires it, in JSONPath and in JSONata. The key is the same
-    /// in each `Retry` of the state and in a redrive of the execution. Outcomes are kept for 7 days,
-    /// and the caller gets the handler's answer.
+    /// in each `Retry` of the state and in a redrive of the execution, but for Express children of a
+    /// Distributed Map, which a redrive starts as new executions: set [`key`](Self::key) to an identity
+    /// of the state's work. Outcomes are kept for 7 days, and the caller gets the handler's answer.
     ///
     /// Two nested `Map` states have two indexes: put both into `index`, as one text.
     pub fn step_functions(once: Idempotency) -> Self {

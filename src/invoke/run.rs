@@ -206,6 +206,7 @@ impl<T: DeserializeOwned, E: Display + 'static> Config<T, E> {
                 Ok(Err(reason)) => Err(Error::OutcomeOmitted {
                     reason,
                     completed_at: None,
+                    handler_ran: true,
                 }
                 .into()),
                 Err(error) => Err(self.handler_failed(error)),

@@ -36,6 +36,7 @@ fn errors() -> Vec<Own> {
         Error::OutcomeOmitted {
             reason: Omission::TooLarge,
             completed_at: None,
+            handler_ran: false,
         },
         Error::Unrecorded(store()),
         Error::NotCommitted(store()),

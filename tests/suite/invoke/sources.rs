@@ -184,6 +184,24 @@ async fn a_task_that_is_retried_gets_the_answer_of_the_first_try() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_key_of_the_work_gives_another_execution_the_answer_and_another_state_none() {
+    let runs = Runs::default();
+    let layer = InvokeLayer::step_functions(engine());
+    let function = paying(
+        layer.key(|payment: &Payment| payment.payment_id.clone()),
+        &runs,
+    );
+    for execution in ["express:settle:e-1:a", "express:settle:e-2:b"] {
+        let mut task = task("Pay", None, 5);
+        task["idempotency"]["execution"] = execution.into();
+        assert_eq!(invoke(&function, &task).await.unwrap(), r#""p-1: 5""#);
+    }
+    assert_eq!(runs.take(), 1);
+    let mismatch = error_type(&function, &task("Refund", None, 5)).await;
+    assert_eq!(mismatch, "Idempotency.Mismatch");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_event_of_another_source_is_refused_in_words_and_not_quoted() {
     let events = [
         parsed(SNS),

@@ -5,6 +5,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::metrics::Counted;
+use crate::secrets::Log;
 
 on_each_server!(a_handler_that_hangs_is_ended_before_the_deadline_and_a_retry_runs);
 async fn a_handler_that_hangs_is_ended_before_the_deadline_and_a_retry_runs(server: Server) {
@@ -83,6 +84,7 @@ async fn a_handler_that_is_never_ready_holds_no_key() {
 
 #[tokio::test(start_paused = true)]
 async fn a_handler_whose_time_is_over_when_its_claim_is_made_does_not_begin() {
+    let (log, _capture) = Log::capture();
     let counted = Counted::new();
     let store = FaultyStore::new(MemoryStore::new());
     let once = builder(store.clone())
@@ -111,6 +113,8 @@ async fn a_handler_whose_time_is_over_when_its_claim_is_made_does_not_begin() {
     );
     assert_eq!(runs.take(), 0);
     assert_eq!(counted.take().get("too_late"), Some(&2));
+    let log = log.text();
+    assert_eq!(log.matches(r#"event="too_late""#).count(), 2, "{log}");
     invoke(&settling(&once, &runs), &settlement("s-1", 5))
         .await
         .unwrap();

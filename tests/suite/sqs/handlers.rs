@@ -3,6 +3,7 @@
 use std::fmt;
 use std::task::{Context, Poll};
 
+use lambda_idempotency::InFlight;
 use tower::ServiceBuilder;
 
 use super::*;
@@ -201,6 +202,44 @@ async fn each_message_waits_for_a_handler_that_is_ready(server: Server) {
         .service(Shy::default());
     let messages = [payment("m-1", "p-1", 5), payment("m-2", "p-2", 5)];
     assert_eq!(deliver(&mut worker, messages).await, NOTHING);
+}
+
+/// A service that has no connection.
+#[derive(Clone)]
+struct Broken;
+
+impl Service<Message<Payment>> for Broken {
+    type Response = ();
+    type Error = PaymentError;
+    type Future = std::future::Ready<Result<(), PaymentError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), PaymentError>> {
+        Poll::Ready(Err(PaymentError::Unreachable))
+    }
+
+    fn call(&mut self, _: Message<Payment>) -> Self::Future {
+        panic!("it is not ready")
+    }
+}
+
+on_each_server!(a_message_whose_handler_fails_to_become_ready_runs_when_it_is_delivered_again);
+async fn a_message_whose_handler_fails_to_become_ready_runs_when_it_is_delivered_again(
+    server: Server,
+) {
+    // Where duplicates wait, it is claimed before.
+    for in_flight in [
+        InFlight::FailFast,
+        InFlight::WaitUpTo(Duration::from_secs(5)),
+    ] {
+        let once = builder(server.store().await).in_flight(in_flight).build();
+        let (once, effects) = (once.unwrap(), Effects::default());
+        let messages = || [payment("m-1", "p-1", 5)];
+        let mut broken = ServiceBuilder::new().layer(charge(&once)).service(Broken);
+        assert_eq!(deliver(&mut broken, messages()).await, ["m-1"]);
+        let mut worker = charging(&once, &effects);
+        assert_eq!(deliver(&mut worker, messages()).await, NOTHING);
+        assert_eq!(effects.take(), ["m-1"]);
+    }
 }
 
 on_each_server!(a_worker_fits_concurrent_invocations);

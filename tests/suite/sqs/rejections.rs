@@ -1,5 +1,6 @@
 //! Messages that no retry will fix: reported, or taken by a hook.
 
+use lambda_idempotency::InFlight;
 use lambda_idempotency::batch::{BatchService, Order};
 use lambda_idempotency::sqs::{Rejection, SqsEvent, SqsMessage};
 use tokio::time::Instant;
@@ -185,6 +186,35 @@ async fn a_message_that_differs_from_one_that_runs_is_delivered_again(server: Se
     assert_eq!(wrong, ["wrong"]);
     assert_eq!(deliver(&mut worker, corrected()).await, NOTHING);
     assert_eq!(parked.take(), []);
+}
+
+on_each_server!(a_message_that_differs_from_one_that_runs_waits_for_it_where_duplicates_wait);
+async fn a_message_that_differs_from_one_that_runs_waits_for_it_where_duplicates_wait(
+    server: Server,
+) {
+    let wait = InFlight::WaitUpTo(Duration::from_secs(10));
+    let once = builder(server.store().await).in_flight(wait).build();
+    let (once, effects) = (once.unwrap(), Effects::default());
+    let runs = Arc::new(Barrier::new(2));
+    let begun = Arc::clone(&runs);
+    let mut first = charge(&once).handler(move |_| {
+        let begun = Arc::clone(&begun);
+        async move {
+            begun.wait().await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            Err::<(), _>(PaymentError::Unreachable)
+        }
+    });
+    let mut second = charging(&once, &effects);
+    let corrected = async {
+        runs.wait().await;
+        deliver(&mut second, [payment("corrected", "p-1", 2)]).await
+    };
+    let wrong = deliver(&mut first, [payment("wrong", "p-1", 1)]);
+    let (wrong, corrected) = tokio::join!(wrong, corrected);
+    assert_eq!(wrong, ["wrong"]);
+    assert_eq!(corrected, NOTHING);
+    assert_eq!(effects.take(), ["corrected"]);
 }
 
 on_each_server!(a_duplicate_of_a_rejected_message_shares_its_fate);

@@ -140,6 +140,7 @@ fn what_no_try_of_the_job_mends_is_permanent() {
     let omitted = Error::OutcomeOmitted {
         reason: Omission::TooLarge,
         completed_at: None,
+        handler_ran: false,
     };
     for (obstacle, is_rejected, code, word) in [
         (
