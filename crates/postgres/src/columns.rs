@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use lambda_idempotency::Fingerprint;
-use lambda_idempotency::protocol::journal::{Journal, StepEntry, StepNote};
+use lambda_idempotency::protocol::journal::{Journal, StepEntry};
 use lambda_idempotency::protocol::record::{Found, Owner, Record, Version};
 use lambda_idempotency::protocol::stored::{
     Entry, Fields, OutcomeParts, read_json, read_record, required,
@@ -60,14 +60,7 @@ pub(crate) fn entry(entry: &StepEntry) -> String {
 }
 
 /// The entries of several steps as JSON.
-pub(crate) fn entries(notes: &[StepNote]) -> String {
-    let entries = notes
-        .iter()
-        .map(|note| (&*note.name, Entry::of(&note.entry)));
-    serde_json::to_string(&entries.collect::<BTreeMap<&str, Entry>>()).unwrap_or_default()
-}
-
-fn journal(journal: &Journal) -> String {
+pub(crate) fn journal(journal: &Journal) -> String {
     let entries: BTreeMap<&str, Entry> = journal
         .iter()
         .map(|(name, entry)| (name, Entry::of(entry)))
@@ -147,7 +140,7 @@ impl Row<'_> {
             let entry = entry
                 .read()
                 .map_err(|reason| format!("`journal`, {name}: {reason}"))?;
-            journal.put(StepNote::new(name, entry));
+            journal.put(name, entry);
         }
         Ok(journal)
     }

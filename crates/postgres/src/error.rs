@@ -25,7 +25,7 @@ pub enum Problem {
     #[error("the idempotency tables have another layout: {}", if *found < *known {
         "run `PostgresStore::create_tables` of this release"
     } else {
-        "update lambda-idempotency-postgres in this function"
+        "update lambda-idempotency-postgres in this program"
     })]
     OtherSchema {
         /// The version of the tables.
@@ -121,9 +121,14 @@ pub enum Problem {
     Constraint,
     /// A text has a NUL character, which PostgreSQL doesn't take (`22021`).
     #[error(
-        "PostgreSQL takes no NUL character in a text: leave it out of the key, or of the value that is bound"
+        "PostgreSQL takes no NUL character in a text: leave it out of the key, the statement, or the value that is bound"
     )]
     Nul,
+    /// A value of the server's answer has another type than the tables give it. The write may have applied.
+    #[error(
+        "the server's answer can't be read: does a column have another type than in `schema::statements`?"
+    )]
+    Answer,
     /// The server could not be reached, or the connection was lost: what was sent may have applied.
     #[error("the server could not be reached")]
     Unreachable,
@@ -158,6 +163,8 @@ impl PostgresError {
         let problem = match code {
             "42P01" | "42703" | "3F000" => Problem::NoTable,
             "25006" => Problem::ReadOnly,
+            // To `BEGIN ISOLATION LEVEL SERIALIZABLE`.
+            "0A000" if message.to_lowercase().contains("hot standby") => Problem::ReadOnly,
             "42501" => Problem::NoPrivilege,
             "28000" if message.contains("encryption") || message.contains("SSL") => Problem::Tls,
             "28000" | "28P01" => Problem::NotLetIn,
@@ -189,8 +196,8 @@ impl PostgresError {
         Self::new(problem, source)
     }
 
-    /// Returns the error of a connection that could not be made, with TLS as its problem where that is the
-    /// cause. In a session, which both sides have agreed on, an error that names TLS is a lost connection.
+    /// Returns the error of a connection that could not be made, with its cause as its problem: TLS, or a refused
+    /// login. In a session, which both sides have agreed on, an error that names TLS is a lost connection.
     pub(crate) fn of_connecting(self) -> Self {
         let words = self.to_string();
         let says = |word: &str| words.contains(word);
@@ -205,13 +212,12 @@ impl PostgresError {
             }
             Some(_) => false,
         };
-        match self.problem {
-            Problem::Unreachable if is_of_tls => Self {
-                problem: Problem::Tls,
-                ..self
-            },
-            _ => self,
-        }
+        let problem = match self.problem {
+            Problem::Unreachable if is_of_tls => Problem::Tls,
+            Problem::Unreachable => refused_login(&words).unwrap_or(Problem::Unreachable),
+            problem => problem,
+        };
+        Self { problem, ..self }
     }
 
     /// The engine's error for a problem that sending the same again doesn't fix.
@@ -241,6 +247,25 @@ impl PostgresError {
             _ => self,
         }
     }
+}
+
+/// Reads a login that was refused without a code of its own: by a driver, or by `PgBouncer`, which has one code for its own words and the
+/// server's, and translates neither. `None` where nothing says that anybody has answered.
+fn refused_login(words: &str) -> Option<Problem> {
+    const PARTS: [(&str, Problem); 9] = [
+        ("too many ", Problem::OutOfResources),
+        ("no more connections allowed", Problem::OutOfResources),
+        ("unsupported startup parameter", Problem::Refused),
+        ("authentication", Problem::NotLetIn),
+        ("login rejected", Problem::NotLetIn),
+        // Of `tokio-postgres`, where the password is missing.
+        ("password missing", Problem::NotLetIn),
+        ("role \"", Problem::NotLetIn),
+        ("no such database", Problem::NoDatabase),
+        ("does not exist", Problem::NoDatabase),
+    ];
+    let found = PARTS.iter().find(|(part, _)| words.contains(part));
+    found.map(|(_, problem)| *problem)
 }
 
 impl From<Problem> for PostgresError {
@@ -297,6 +322,7 @@ impl From<PostgresError> for StoreError {
             | Problem::Rows { .. }
             | Problem::Nul
             | Problem::Refused => Self::Rejected(error.into()),
+            Problem::Answer => Self::Rejected(error.into()).uncertain(),
         }
     }
 }
@@ -333,6 +359,33 @@ mod tests {
             ] {
                 assert_eq!(error.problem(), Problem::Unreachable, "{error}");
             }
+        }
+    }
+
+    #[test]
+    fn a_refused_login_is_an_answer_whatever_its_code() {
+        for (words, problem) in [
+            ("password authentication failed", Problem::NotLetIn),
+            ("login rejected", Problem::NotLetIn),
+            (r#"role "app" does not exist"#, Problem::NotLetIn),
+            ("invalid configuration: password missing", Problem::NotLetIn),
+            (r#"database "shop" does not exist"#, Problem::NoDatabase),
+            ("no such database: shop", Problem::NoDatabase),
+            (
+                r#"too many connections for role "app""#,
+                Problem::OutOfResources,
+            ),
+            (
+                "no more connections allowed (max_client_conn)",
+                Problem::OutOfResources,
+            ),
+            ("unsupported startup parameter: options", Problem::Refused),
+            ("server login has been failing", Problem::Unreachable),
+            ("query_wait_timeout", Problem::Unreachable),
+        ] {
+            let error = PostgresError::of_code("08P01", words, true, words);
+            assert_eq!(error.problem(), Problem::Unreachable, "{words}");
+            assert_eq!(error.of_connecting().problem(), problem, "{words}");
         }
     }
 

@@ -3,7 +3,7 @@
 use lambda_idempotency::store::transaction::{Refusal, Write, WriteError};
 
 use crate::driver::Session;
-use crate::error::PostgresError;
+use crate::error::{PostgresError, Problem};
 use crate::table::{TableName, Tables};
 use crate::transaction::Slot;
 use crate::value::Value;
@@ -63,6 +63,9 @@ impl Sql {
         session: &mut S,
         tables: &Tables,
     ) -> Result<u64, PostgresError> {
+        if self.statement.contains('\0') {
+            return Err(Problem::Nul.into());
+        }
         match &self.table {
             None => session.execute(&self.statement, &self.values).await,
             Some(table) => {
@@ -109,6 +112,9 @@ pub(crate) fn admit<P: crate::Pool>(_: &[Write], write: &Write) -> Result<(), Wr
     let sql = write.body::<Sql>().ok_or(WriteError::NotSupported)?;
     if sql.statement.trim().is_empty() {
         return Err(WriteError::Incomplete("it has no statement".to_owned()));
+    }
+    if sql.statement.contains('\0') || sql.values.iter().any(Value::has_nul) {
+        return Err(WriteError::Incomplete(Problem::Nul.to_string()));
     }
     if sql.values.len() > MOST_PARAMETERS {
         let most = format!("a statement has at most {MOST_PARAMETERS} parameters");

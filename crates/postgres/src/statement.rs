@@ -130,7 +130,8 @@ impl Statements {
             ),
             // It names each column, so that one that is missing is found before a handler runs.
             version: table.fill(&format!(
-                "SELECT max(version), (SELECT count(*) FROM (SELECT {all} FROM {{table}} LIMIT 0) known) \
+                "SELECT max(version), (SELECT count(*) FROM (SELECT {all} FROM {{table}} LIMIT 0) known), \
+                 (SELECT count(*) FROM (SELECT id, owner, content, expiration FROM {{table}}_outcomes LIMIT 0) kept) \
                  FROM {{table}}_schema"
             )),
         }

@@ -29,6 +29,9 @@ mod single;
 /// The name of the table, where none is set.
 pub const DEFAULT_TABLE: &str = "idempotency";
 
+/// The longest wait of all: a clock can't hold every [`Duration`].
+pub(crate) const LONGEST: Duration = Duration::from_hours(24);
+
 /// The store keeps records in a table of PostgreSQL.
 ///
 /// Cheap to clone. It takes a pool that you built: `deadpool_postgres::Pool`, or `sqlx::PgPool` with
@@ -129,10 +132,10 @@ impl<P: Pool> PostgresStore<P> {
 
     /// Sets how long the store waits for a connection and for the server where no deadline says so: to
     /// open a transaction, in [`create_tables`](Self::create_tables) and [`sweep`](Self::sweep)
-    /// (default: 10 s). A duplicate that may wait for another run has that time beside.
+    /// (default: 10 s; at most a day). A duplicate that may wait for another run has that time beside.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.timeout = timeout.min(LONGEST);
         self
     }
 

@@ -10,12 +10,22 @@ use crate::store::find;
 /// The name isn't one that a statement takes without quotes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no name for the table: use lower-case letters, digits and `_`, at most 48 characters, with a schema before it if need be (`app.idempotency`)"
+    "`{0}` is no name for the table: use lower-case letters, digits and `_`, at most 48 characters, no reserved word, with a schema before it if need be (`app.idempotency`)"
 )]
 pub struct TableNameError(String);
 
 /// The longest name: what is made of it has 15 characters more, and PostgreSQL cuts names at 63.
 const LONGEST: usize = 48;
+
+/// The words that PostgreSQL 15 to 18 refuse as a table's or a schema's name without quotes:
+/// `SELECT word FROM pg_get_keywords() WHERE catcode IN ('R', 'T')`. Behind a schema's, they are names.
+const RESERVED: &str = "\
+    all analyse analyze and any array as asc asymmetric authorization binary both case cast check collate collation column concurrently \
+    constraint create cross current_catalog current_date current_role current_schema current_time current_timestamp current_user default \
+    deferrable desc distinct do else end except false fetch for foreign freeze from full grant group having ilike in initially inner intersect \
+    into is isnull join lateral leading left like limit localtime localtimestamp natural not notnull null offset on only or order outer \
+    overlaps placing primary references returning right select session_user similar some symmetric system_user table tablesample then to \
+    trailing true union unique user using variadic verbose when where window with";
 
 /// A table's name, perhaps with a schema's before it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -26,12 +36,9 @@ pub(crate) struct TableName {
 
 impl TableName {
     pub(crate) fn parse(name: &str) -> Result<Self, TableNameError> {
-        let table = match name.split_once('.') {
-            Some((schema, table)) if is_name(schema) => table,
-            None => name,
-            Some(_) => return Err(TableNameError(name.to_owned())),
-        };
-        if !is_name(table) {
+        let (first, table) = name.split_once('.').unwrap_or((name, name));
+        let is_reserved = RESERVED.split(' ').any(|word| word == first);
+        if is_reserved || !is_name(first) || !is_name(table) {
             return Err(TableNameError(name.to_owned()));
         }
         Ok(Self {
@@ -117,7 +124,14 @@ mod tests {
 
     #[test]
     fn a_name_may_have_a_schema_and_nothing_that_needs_quotes() {
-        for name in ["idempotency", "_x1", "app.idempotency", &"a".repeat(48)] {
+        for name in [
+            "idempotency",
+            "_x1",
+            "app.idempotency",
+            "app.order",
+            "orders",
+            &"a".repeat(48),
+        ] {
             assert!(TableName::parse(name).is_ok(), "{name}");
         }
         for name in [
@@ -132,6 +146,10 @@ mod tests {
             "a\"",
             "a;b",
             "ä",
+            "all",
+            "order",
+            "user.idempotency",
+            "with",
             &"a".repeat(49),
         ] {
             assert!(TableName::parse(name).is_err(), "{name}");

@@ -59,6 +59,10 @@ impl Value {
         )
     }
 
+    pub(crate) fn has_nul(&self) -> bool {
+        matches!(&self.0, Content::Text(Some(text)) if text.contains('\0'))
+    }
+
     /// Makes an array for values of this one's type.
     fn empty_array(&self) -> Content {
         match self.0 {

@@ -174,7 +174,8 @@ fn cells(row: &PgRow) -> Result<Vec<Cell>, PostgresError> {
                 .try_get::<Option<Vec<u8>>, _>(place)
                 .map(|cell| cell.map(Cell::Bytes)),
         };
-        cell.map(|cell| cell.unwrap_or(Cell::Null)).map_err(of)
+        cell.map(|cell| cell.unwrap_or(Cell::Null))
+            .map_err(|error| PostgresError::new(Problem::Answer, error))
     };
     row.columns().iter().map(cell).collect()
 }

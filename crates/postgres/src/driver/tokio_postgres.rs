@@ -2,7 +2,7 @@
 
 use bytes::BytesMut;
 use deadpool::managed::Manager;
-use deadpool_postgres::{ClientWrapper, Object, PoolError, TimeoutType};
+use deadpool_postgres::{ClientWrapper, HookError, Object, PoolError, TimeoutType};
 use futures_util::future::join;
 use tokio_postgres::error::{DbError, Severity};
 use tokio_postgres::types::{Format, IsNull, ToSql, Type, to_sql_checked};
@@ -21,14 +21,17 @@ impl Pool for deadpool_postgres::Pool {
 
     async fn connect(&self) -> Result<Pooled, PostgresError> {
         let object = self.get().await.map_err(|error| match error {
-            PoolError::Backend(error) => of(error).of_connecting(),
+            PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => {
+                of(error).of_connecting()
+            }
+            PoolError::PostCreateHook(_) => PostgresError::new(Problem::Refused, error),
             PoolError::Timeout(TimeoutType::Wait) => {
                 PostgresError::new(Problem::PoolExhausted, error)
             }
             PoolError::Closed | PoolError::NoRuntimeSpecified => {
                 PostgresError::new(Problem::PoolClosed, error)
             }
-            error => PostgresError::new(Problem::Unreachable, error),
+            PoolError::Timeout(_) => PostgresError::new(Problem::Unreachable, error),
         })?;
         Ok(Pooled(Some(object)))
     }
@@ -166,7 +169,8 @@ fn cells(row: &Row) -> Result<Vec<Cell>, PostgresError> {
             row.try_get::<_, Option<Vec<u8>>>(place)
                 .map(|cell| cell.map(Cell::Bytes))
         };
-        cell.map(|cell| cell.unwrap_or(Cell::Null)).map_err(of)
+        cell.map(|cell| cell.unwrap_or(Cell::Null))
+            .map_err(|error| PostgresError::new(Problem::Answer, error))
     };
     columns.map(cell).collect()
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use lambda_idempotency::StoreError;
-use lambda_idempotency::protocol::record::{Basis, Final, NewClaim, RecordWrite};
+use lambda_idempotency::protocol::record::{Final, RecordWrite};
 use lambda_idempotency::protocol::transition_to_final;
 use lambda_idempotency::store::transaction::{Commit, Committed, Refusal, Write};
 use lambda_idempotency::store::{Answer, Store};
@@ -36,14 +36,14 @@ impl<P: Pool> PostgresStore<P> {
         if let Some(slot) = commit.writes.iter().find_map(Write::body::<Slot<P>>) {
             return self.commit_open(slot, commit, deadline).await;
         }
-        match commit.record.map(|record| (record, &record.basis)) {
+        match commit.record.map(|record| (record, &record.claim)) {
             None if commit.writes.is_empty() => Ok(Committed::Applied),
-            Some((record, Basis::Claimed)) if commit.writes.is_empty() => {
+            Some((record, None)) if commit.writes.is_empty() => {
                 let write = RecordWrite::Complete(record.completion.clone());
                 Ok(committed(self.write(&write, deadline).await?))
             }
-            Some((record, Basis::Absent(claim))) if commit.writes.is_empty() => {
-                self.insert_final(record, claim, deadline).await
+            Some((record, Some(create @ RecordWrite::Create(_)))) if commit.writes.is_empty() => {
+                self.insert_final(record, create, deadline).await
             }
             _ => {
                 let work = async {
@@ -67,10 +67,10 @@ impl<P: Pool> PostgresStore<P> {
     async fn insert_final(
         &self,
         record: &Final,
-        claim: &NewClaim,
+        create: &RecordWrite,
         deadline: Instant,
     ) -> Result<Committed, StoreError> {
-        let values = inserted(record, claim)?;
+        let values = inserted(record)?;
         let rows = self
             .query(
                 Over::Pool,
@@ -79,10 +79,9 @@ impl<P: Pool> PostgresStore<P> {
                 deadline,
             )
             .await?;
-        let write = RecordWrite::Create(claim.clone());
-        match rows.first().and_then(|row| answer(&write, row)) {
+        match rows.first().and_then(|row| answer(create, row)) {
             Some(answer) => Ok(committed(answer)),
-            None => Ok(Committed::Fenced(self.load(&claim.id, deadline).await?)),
+            None => Ok(Committed::Fenced(self.load(create.id(), deadline).await?)),
         }
     }
 }
@@ -97,10 +96,10 @@ async fn write_commit<C: Connection>(
     commit: Commit<'_>,
 ) -> Result<Written, PostgresError> {
     let session = connection.session()?;
-    let fenced = match commit.record.map(|record| (record, &record.basis)) {
+    let fenced = match commit.record.map(|record| (record, &record.claim)) {
         None => session.batch(begin).await.map(|()| Ok(())),
-        Some((record, Basis::Absent(claim))) => {
-            begin_with_insert(ready, begin, session, record, claim).await
+        Some((record, Some(create @ RecordWrite::Create(_)))) => {
+            begin_with_insert(ready, begin, session, record, create).await
         }
         Some((record, _)) => {
             session.batch(begin).await?;
@@ -118,18 +117,17 @@ async fn begin_with_insert<S: Session>(
     begin: &str,
     session: &mut S,
     record: &Final,
-    claim: &NewClaim,
+    create: &RecordWrite,
 ) -> Result<Written, PostgresError> {
-    let values = inserted(record, claim)?;
+    let values = inserted(record)?;
     let insert = &ready.statements.insert;
     let rows = session.begin(begin, insert, &values).await?;
-    let write = RecordWrite::Create(claim.clone());
-    match rows.first().and_then(|row| answer(&write, row)) {
+    match rows.first().and_then(|row| answer(create, row)) {
         Some(Answer::Applied(_)) => Ok(Ok(())),
         Some(Answer::Refused(found)) => Ok(Err(Committed::Fenced(found))),
         // It met a record that this statement couldn't see yet.
         None => {
-            let id = arrays([vec![claim.id.as_str().into()]]);
+            let id = arrays([vec![create.id().as_str().into()]]);
             let rows = session.query(&ready.statements.load, &id).await?;
             let found = rows.first().and_then(|row| decode(row));
             Ok(Err(Committed::Fenced(found)))
@@ -144,24 +142,16 @@ async fn write_record<S: Session>(
     record: &Final,
     xid: Option<Xid>,
 ) -> Result<Written, PostgresError> {
-    let take_over = match &record.basis {
-        Basis::Version { seen, mode, claim } => Some(RecordWrite::TakeOver {
-            seen: seen.clone(),
-            mode: *mode,
-            claim: claim.clone(),
-        }),
-        _ => None,
-    };
     let complete = RecordWrite::Complete(record.completion.clone());
-    for write in take_over.into_iter().chain([complete]) {
-        let kind = Kind::of(&write).map_err(|_| Problem::Refused)?;
-        let (statement, values) = kind.request(&ready.statements, &[&write]);
+    for write in record.claim.iter().chain([&complete]) {
+        let kind = Kind::of(write).map_err(|_| Problem::Refused)?;
+        let (statement, values) = kind.request(&ready.statements, &[write]);
         let statement = match xid {
             Some(xid) => Cow::Owned(statement::within(xid, statement)),
             None => Cow::Borrowed(statement),
         };
         let rows = session.query(&statement, &values).await?;
-        let answer = rows.first().and_then(|row| answer(&write, row));
+        let answer = rows.first().and_then(|row| answer(write, row));
         let answer = answer.unwrap_or(Answer::Refused(None));
         if let Answer::Refused(found) = answer {
             return Ok(Err(Committed::Fenced(found)));
@@ -171,9 +161,9 @@ async fn write_record<S: Session>(
 }
 
 /// Returns the values that insert the record that a commit leaves where none was.
-fn inserted(record: &Final, claim: &NewClaim) -> Result<Vec<Value>, PostgresError> {
+fn inserted(record: &Final) -> Result<Vec<Value>, PostgresError> {
     let left = transition_to_final(None, record).ok_or(Problem::Refused)?;
-    Ok(arrays([whole(&claim.id, &left)]))
+    Ok(arrays([whole(&record.completion.id, &left)]))
 }
 
 fn committed(answer: Answer) -> Committed {

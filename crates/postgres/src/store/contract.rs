@@ -175,7 +175,11 @@ fn copy(error: &StoreError, size: usize) -> StoreError {
     let own = error.source();
     let own = own.and_then(|own| own.downcast_ref::<PostgresError>());
     let is_locked = own.is_some_and(|own| own.problem() == Problem::Locked);
-    if size > 1 && (is_locked || matches!(error, StoreError::Rejected(_))) {
+    let is_rejected = matches!(error, StoreError::Rejected(_));
+    if is_rejected && error.may_have_applied() {
+        return StoreError::NotSent.uncertain();
+    }
+    if size > 1 && (is_locked || is_rejected) {
         return StoreError::NotSent;
     }
     let words = || {

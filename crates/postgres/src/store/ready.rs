@@ -6,7 +6,7 @@ use std::time::Duration;
 use lambda_idempotency::StoreError;
 use tokio::time::{Instant, timeout_at};
 
-use super::PostgresStore;
+use super::{LONGEST, PostgresStore};
 use crate::driver::{Connection, Pool, Session};
 use crate::error::{PostgresError, Problem};
 use crate::schema::{self, VERSION};
@@ -18,14 +18,16 @@ use crate::value::{Cell, first};
 pub(crate) const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED, DEFERRABLE";
 
 /// Finds a table as a session that has just begun does, by the role's settings, the database's, and those
-/// in the pool's URL: `search_path`, and `role`.
-const FIND: &str = "SELECT quote_ident(n.nspname) FROM pg_settings s \
+/// in the pool's URL: `search_path`, and `role`. What the session has SET doesn't count, its role among it, which is the same again when the
+/// statement ends, also where nobody waits for its answer.
+const FIND: &str = "WITH before AS MATERIALIZED (SELECT current_setting('role') AS role, set_config('role', NULL, true) AS now) \
+     SELECT (SELECT quote_ident(n.nspname) FROM pg_settings s \
      CROSS JOIN LATERAL unnest(string_to_array(s.reset_val, ',')) WITH ORDINALITY AS path(name, place) \
      JOIN pg_namespace n ON n.nspname = CASE WHEN btrim(path.name, ' \"') = '$user' THEN current_user::text \
      WHEN path.name LIKE '%\"%' THEN btrim(path.name, ' \"') ELSE lower(btrim(path.name)) END \
      JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = $1 \
      WHERE s.name = 'search_path' AND has_schema_privilege(current_user, n.oid, 'USAGE') \
-     ORDER BY path.place LIMIT 1";
+     ORDER BY path.place LIMIT 1), set_config('role', before.role, true) FROM before";
 
 /// Tells whether the server can notice in the middle of a statement that its client is gone, and isn't
 /// told to do so by settings of its own.
@@ -77,9 +79,8 @@ pub(crate) fn locking(begin: &str, lock: Duration) -> String {
 
 /// A time as PostgreSQL's settings take it, where 0 would be none.
 pub(crate) fn millis(time: Duration) -> String {
-    /// A day.
-    const MOST: u128 = 86_400_000;
-    time.as_millis().clamp(1, MOST).to_string()
+    let time = time.clamp(Duration::from_millis(1), LONGEST);
+    time.as_millis().to_string()
 }
 
 /// The time for which a statement may wait for locks, so that its answer comes before this.
@@ -97,14 +98,7 @@ pub(crate) async fn find<S: Session>(
     let (None, name) = table.parts() else {
         return Ok(Some(table.clone()));
     };
-    // Settings that the session has SET don't count, its role among them; the transaction keeps them.
-    session
-        .batch("SAVEPOINT idempotency; SET LOCAL role TO DEFAULT")
-        .await?;
     let found = session.query(FIND, &[name.into()]).await?;
-    session
-        .batch("ROLLBACK TO SAVEPOINT idempotency; RELEASE SAVEPOINT idempotency")
-        .await?;
     Ok(match first(&found) {
         Some(Cell::Text(schema)) => Some(table.within(schema)),
         _ => None,
@@ -195,9 +189,9 @@ impl<P: Pool> PostgresStore<P> {
         let mut connection = self.inner.pool.connect().await?;
         let session = connection.session()?;
         session.batch(&begin).await?;
-        let there = "SELECT to_regclass($1) IS NOT NULL";
-        let version = self.inner.table.fill("{table}_schema");
-        let rows = session.query(there, &[version.into()]).await?;
+        let there = "SELECT to_regclass('{table}') IS NOT NULL AND to_regclass('{table}_outcomes') IS NOT NULL \
+             AND to_regclass('{table}_schema') IS NOT NULL";
+        let rows = session.query(&self.inner.table.fill(there), &[]).await?;
         // Another process made them meanwhile, or they are those of an earlier release.
         if first(&rows) != Some(&Cell::Bool(true)) {
             session.batch(&schema::of(&self.inner.table)).await?;

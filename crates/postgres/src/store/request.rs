@@ -39,8 +39,8 @@ impl Kind {
         Ok(match write {
             RecordWrite::Create(_) => Self::Create,
             RecordWrite::TakeOver { .. } => Self::TakeOver,
-            RecordWrite::Renew(_) => Self::Renew,
-            RecordWrite::Amend(_) => Self::Amend,
+            RecordWrite::Renew { .. } => Self::Renew,
+            RecordWrite::Amend { .. } => Self::Amend,
             RecordWrite::Complete(_) => Self::Complete,
             RecordWrite::Release(_) => Self::Release,
             RecordWrite::Intervene(_) => Self::Intervene,
@@ -87,16 +87,19 @@ fn row(write: &RecordWrite) -> Option<Vec<Value>> {
                 (*mode != Takeover::Fresh).into(),
             ]);
         }
-        RecordWrite::Renew(renewal) => row.extend([
-            renewal.owner.as_str().into(),
-            renewal.lease.0.into(),
-            renewal.expiration.0.into(),
-        ]),
-        RecordWrite::Amend(amendment) => row.extend([
-            amendment.owner.as_str().into(),
-            amendment.step.name.as_str().into(),
-            columns::entry(&amendment.step.entry).into(),
-            amendment.step.entry.revision.into(),
+        RecordWrite::Renew {
+            owner,
+            lease,
+            expiration,
+            ..
+        } => row.extend([owner.as_str().into(), lease.0.into(), expiration.0.into()]),
+        RecordWrite::Amend {
+            owner, step, entry, ..
+        } => row.extend([
+            owner.as_str().into(),
+            step.as_str().into(),
+            columns::entry(entry).into(),
+            entry.revision.into(),
         ]),
         RecordWrite::Complete(completion) => {
             let outcome = OutcomeParts::of(Some(&completion.outcome));
@@ -157,7 +160,7 @@ fn intervened(intervention: &Intervention) -> Option<Vec<Value>> {
         outcome.content.into(),
         completed_at.into(),
         last_error.into(),
-        columns::entries(&intervention.steps).into(),
+        columns::journal(&intervention.steps).into(),
     ])
 }
 

@@ -13,8 +13,8 @@ use crate::columns::decode;
 use crate::driver::{Connection, Pool, Session};
 use crate::error::{PostgresError, Problem};
 use crate::statement::{NO_XID, XID};
-use crate::store::PostgresStore;
 use crate::store::ready::{Ready, millis};
+use crate::store::{LONGEST, PostgresStore};
 use crate::value::{Cell, Value, first};
 
 /// The least time for which the first statement waits for another transaction, also where a duplicate
@@ -24,9 +24,6 @@ const LEAST_WAIT: Duration = Duration::from_millis(250);
 /// The time after which a duplicate of an open transaction is told to come back: nothing says how long
 /// it will be open.
 const COME_BACK: Duration = Duration::from_secs(1);
-
-/// The longest wait of all.
-const LONGEST: Duration = Duration::from_hours(24);
 
 /// The number of times that a transaction begins anew because of other transactions, before the
 /// handler has it.

@@ -212,6 +212,22 @@ async fn without_a_deadline_a_silent_server_and_a_full_pool_are_waited_for_no_lo
 }
 
 #[tokio::test]
+async fn the_longest_timeout_is_one() {
+    let (store, _) = store_of(&url(), 1).await;
+    let patient = store.timeout(Duration::MAX);
+    patient.create_tables().await.unwrap();
+    patient.sweep(EpochMillis(0), 1).await.unwrap();
+    let outbox = Outbox::new(&name("outbox")).unwrap();
+    sql(&outbox.statements()).await;
+    outbox.sweep(&patient, EpochMillis(0), 1).await.unwrap();
+    let once = engine(patient);
+    let run = transact(&once, Key::new("op", "a"), None, async |_| {
+        Ok::<i64, Failed>(1)
+    });
+    assert!(matches!(run.await, Ok(Outcome::Executed(1))));
+}
+
+#[tokio::test]
 async fn a_claim_that_gave_up_on_an_open_transaction_is_not_written_later() {
     let (store, keys) = store_of(&url(), 4).await;
     let key = || Key::new("op", "a");

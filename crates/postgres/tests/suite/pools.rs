@@ -4,7 +4,7 @@ use std::iter::repeat_with;
 use std::time::{Duration, SystemTime};
 
 use fastrand::Rng;
-use lambda_idempotency::protocol::record::{NewClaim, Owner, RELEASED, Renewal};
+use lambda_idempotency::protocol::record::{NewClaim, Owner, RELEASED, RecordWrite};
 use lambda_idempotency::store::transaction::{Commit, Committed, Write};
 use lambda_idempotency::store::{Answer, Store as Records};
 use lambda_idempotency::{EpochMillis, EpochSeconds, Error, Key, Outcome};
@@ -78,13 +78,13 @@ async fn a_renewal_does_not_wait_for_the_pool() {
     let taken = store.pool().get().await.unwrap();
     let soon = EpochMillis::from(SystemTime::now());
     let id = once.record_id(&Key::new("op", "absent")).unwrap();
-    let renewal = Renewal {
+    let renewal = RecordWrite::Renew {
         id,
         owner: Owner::from_stored("none"),
         lease: soon,
         expiration: EpochSeconds(0),
     };
-    let renewed = store.write(&renewal.into(), Instant::now() + MINUTE).await;
+    let renewed = store.write(&renewal, Instant::now() + MINUTE).await;
     assert!(renewed.is_ok(), "{renewed:?}");
     drop(taken);
 }
@@ -318,13 +318,12 @@ async fn time_to_leave_the_connection_beside_the_pool() -> Duration {
     let taken = store.pool().get().await.unwrap();
     let id = once.record_id(&Key::new("op", "absent")).unwrap();
     let soon = EpochMillis::from(SystemTime::now());
-    let renewal = Renewal {
+    let renewal = RecordWrite::Renew {
         id,
         owner: Owner::from_stored("none"),
         lease: soon,
         expiration: EpochSeconds(0),
-    }
-    .into();
+    };
     may_write(&role, false).await;
     let refused = store.write(&renewal, Instant::now() + MINUTE).await;
     assert_eq!(problem(&refused.unwrap_err()), Problem::ReadOnly);

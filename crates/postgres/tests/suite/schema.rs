@@ -1,6 +1,6 @@
 //! The tables: who makes them, when, and in which schema they are found.
 
-use lambda_idempotency::{Error, Key, Outcome, StoreError};
+use lambda_idempotency::{EpochMillis, Error, Key, Outcome, StoreError};
 use lambda_idempotency_postgres::{
     Isolation, PostgresStore, Problem, Sql, TransactionError, schema,
 };
@@ -40,6 +40,20 @@ async fn first_starts_at_once_make_the_tables_once() {
     });
     for start in futures_util::future::join_all(starts).await {
         start.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_table_that_is_missing_is_made_again() {
+    for part in ["", "_outcomes", "_schema"] {
+        let (_, keys) = store_of(&url(), 1).await;
+        sql(&format!("DROP TABLE {keys}{part}")).await;
+        let store = PostgresStore::with_table(pool_of(&url(), 1), &keys).unwrap();
+        let missing = store.sweep(EpochMillis(0), 1).await.unwrap_err();
+        assert_eq!(missing.problem(), Problem::NoTable, "{part}");
+        store.create_tables().await.unwrap();
+        assert!(!run(&store, "a").await.is_replayed(), "{part}");
+        count(&store, &format!("{keys}{part}")).await;
     }
 }
 

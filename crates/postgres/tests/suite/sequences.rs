@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 
 use fastrand::Rng;
-use lambda_idempotency::protocol::record::{Basis, Completion, Final, RecordWrite, Takeover};
+use lambda_idempotency::protocol::record::{Completion, Final, RecordWrite, Takeover};
 use lambda_idempotency::protocol::transition_to_final;
 use lambda_idempotency::store::transaction::{Commit, Committed};
 use lambda_idempotency::store::{Answer, MemoryStore, Store};
@@ -133,19 +133,20 @@ async fn commit<P: Pool>(store: &PostgresStore<P>, one: &mut Sequence, rng: &mut
         EpochMillis(5),
         EpochSeconds(9),
     );
-    let basis = match rng.u8(..3) {
-        0 => Basis::Claimed,
-        1 => Basis::Absent(claim.clone()),
-        _ => Basis::Version {
+    let owner = claim.owner.clone();
+    let claim = match rng.u8(..3) {
+        0 => None,
+        1 => Some(RecordWrite::Create(claim)),
+        _ => Some(RecordWrite::TakeOver {
             seen: one.seen(rng),
             mode: [Takeover::Fresh, Takeover::Resume, Takeover::Unstarted][rng.usize(..3)],
-            claim: claim.clone(),
-        },
+            claim,
+        }),
     };
-    let mut record = Final { completion, basis };
-    if !matches!(record.basis, Basis::Claimed) {
+    let mut record = Final { completion, claim };
+    if record.claim.is_some() {
         // The engine claims and completes by one owner.
-        record.completion.owner = claim.owner;
+        record.completion.owner = owner;
     }
     let answer = store
         .commit(Commit::new("token", Some(&record), &[]), soon())

@@ -208,11 +208,12 @@ pub(crate) enum Failed {
     Sqlx(#[from] sqlx::Error),
 }
 
-/// The problem that a store's error has as its source.
+/// The problem that a store's error has among its sources.
 #[track_caller]
 pub(crate) fn problem(error: &StoreError) -> Problem {
     let source = std::error::Error::source(error);
-    let own = source.and_then(|source| source.downcast_ref::<PostgresError>());
+    let mut sources = std::iter::successors(source, |source| source.source());
+    let own = sources.find_map(|source| source.downcast_ref::<PostgresError>());
     own.unwrap_or_else(|| panic!("no source: {error:?}"))
         .problem()
 }

@@ -1,24 +1,27 @@
 //! The store behind a wire that fails: `WIRE_KEYS=600 WIRE_SEED=4711` plays a longer night again.
 
 use std::collections::HashMap;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
+use futures_util::future::{Either, select};
 use lambda_idempotency::{Builder, Error, Idempotency, InFlight, Key, Outcome};
-use lambda_idempotency_postgres::{PostgresStore, Sql};
+use lambda_idempotency_postgres::outbox::{Event, Outbox};
+use lambda_idempotency_postgres::{PostgresStore, Problem, Sql, TransactionError};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, PgPool};
 use tokio::time::timeout;
 
 use crate::support::{
-    Engine, Failed, MINUTE, Store, engine, eventually, number, pool_of, refusing, store_of, table,
-    transact, url,
+    Engine, Failed, MINUTE, Store, engine, eventually, name, number, pool_of, problem, refusing,
+    sql, store_of, table, transact, url,
 };
 
 mod proxy;
 
-use proxy::{Fault, Proxy};
+use proxy::{CANCELLED, Fault, Proxy, STANDBY};
 
 /// An open transaction, and a claim with a write, on each driver.
 const FORMS: [&str; 4] = ["open", "claim", "sqlx-open", "sqlx-claim"];
@@ -287,7 +290,7 @@ async fn a_begin_that_is_refused_alone_commits_no_half_of_a_transaction() {
             matches!(before, Ok(Outcome::Executed(1))),
             "{form}: {before:?}"
         );
-        lane.proxy.at_next("BEGIN", Fault::RefuseFirst);
+        lane.proxy.at_next("BEGIN", Fault::RefuseFirst(CANCELLED));
         let mut done = lane.long.run(form, form, &lane.rows).await;
         assert!(!lane.proxy.is_planned(), "{form}");
         if form.ends_with("open") {
@@ -300,6 +303,67 @@ async fn a_begin_that_is_refused_alone_commits_no_half_of_a_transaction() {
         assert!(matches!(done, Ok(Outcome::Executed(1))), "{form}: {done:?}");
         assert!(lane.has_row(form).await, "{form}");
     }
+}
+
+/// As of a server that was the primary until a failover.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_begin_that_a_standby_refuses_leaves_its_connection() {
+    let lane = Lane::new(0).await;
+    let once = refusing(lane.through.clone());
+    let run = async |token: &'static str| {
+        let run = transact(&once, Key::new("op", token), None, async |tx| {
+            let row = tx.query_one("SELECT pg_backend_pid()", &[]).await?;
+            Ok::<i32, Failed>(row.get(0))
+        });
+        run.await
+    };
+    let first = run("before").await.unwrap().into_inner();
+    lane.proxy.at_next("BEGIN", Fault::RefuseFirst(STANDBY));
+    let refused = run("a").await;
+    let Err(Error::Handler(Failed::Transaction(TransactionError::Store(error)))) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(problem(&error), Problem::ReadOnly);
+    assert_ne!(run("a").await.unwrap().into_inner(), first);
+}
+
+/// It is dropped while the server looks for the outbox's table.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_is_dropped_leaves_the_handlers_role() {
+    let lane = Lane::new(0).await;
+    let (role, table) = (name("role"), name("outbox"));
+    let outbox = Outbox::new(&table).unwrap();
+    sql(&format!(
+        "CREATE ROLE {role}; {}; GRANT INSERT ON {table} TO {role}",
+        outbox.statements()
+    ))
+    .await;
+    let mut user = String::new();
+    let once = refusing(lane.through.clone()).claimless();
+    let run = once.run(Key::new("op", "a"), None, async |claim| {
+        let mut tx = lane.through.transaction(&claim).await?;
+        tx.batch_execute(&format!("SET LOCAL role {role}")).await?;
+        let event = outbox.event(&claim, &Event::new("order.created", "1"), &1);
+        let event = event.map_err(|_| Failed::Own)?;
+        lane.proxy.at_next("search_path", Fault::Delay);
+        // The call is dropped at once when its question has left: that is looked at before its answer is.
+        let asked = poll_fn(|_| {
+            if lane.proxy.is_planned() {
+                Poll::Pending
+            } else {
+                Poll::Ready(())
+            }
+        });
+        let applied = Box::pin(tx.apply(&event));
+        assert!(matches!(select(asked, applied).await, Either::Left(_)));
+        let row = tx.query_one("SELECT current_user::text", &[]).await?;
+        user = row.get(0);
+        // The role may not write the record.
+        Err::<i64, _>(Failed::Own)
+    });
+    let done = run.await;
+    assert!(matches!(done, Err(Error::Handler(Failed::Own))), "{done:?}");
+    assert_eq!(user, role);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lambda_idempotency::protocol::record::{Basis, Final, Found, Status};
+use lambda_idempotency::protocol::record::{Final, Found, RecordWrite, Status};
 use lambda_idempotency::protocol::transition_to_final;
 use lambda_idempotency::store::transaction::{Commit, Committed};
 use lambda_idempotency::{EpochSeconds, StoreError};
@@ -30,11 +30,12 @@ impl<P: Pool> PostgresStore<P> {
         deadline: Instant,
     ) -> Result<Committed, StoreError> {
         let connection = slot.close()?;
-        let unlike = match (commit.record.map(|record| &record.basis), slot.footing()) {
+        let claim = commit.record.and_then(|record| record.claim.as_ref());
+        let unlike = match (claim, slot.footing()) {
             // The engine has not heard of the record that is locked, or has heard of one that is gone:
             // it decides by what is there, and commits again.
-            (Some(Basis::Absent(_)), Footing::Locked(found, _)) => Some(Some(found.clone())),
-            (Some(Basis::Version { .. }), Footing::Place(_)) => Some(None),
+            (Some(RecordWrite::Create(_)), Footing::Locked(found, _)) => Some(Some(found.clone())),
+            (Some(RecordWrite::TakeOver { .. }), Footing::Place(_)) => Some(None),
             _ => None,
         };
         if let Some(found) = unlike {
@@ -117,8 +118,8 @@ impl<P: Pool> PostgresStore<P> {
     async fn spoil(&self, record: &Final, deadline: Instant) -> Result<Committed, PostgresError> {
         let id = record.completion.id.as_str();
         let found = self.found(id, deadline).await?;
-        let is_its_own = found.as_ref().is_some_and(|found| match &record.basis {
-            Basis::Version { seen, .. } => found.version == *seen,
+        let is_its_own = found.as_ref().is_some_and(|found| match &record.claim {
+            Some(RecordWrite::TakeOver { seen, .. }) => found.version == *seen,
             // A record that is final was committed by the engine.
             _ => {
                 found.version.status.as_deref() == Some(Status::InProgress.as_str())

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use deadpool_postgres::{Manager, Pool, Runtime};
+use deadpool_postgres::{ClientWrapper, Hook, HookError, Manager, Metrics, Pool, Runtime};
 use lambda_idempotency::store::transaction::{Commit, Write};
 use lambda_idempotency::store::{MemoryStore, Store as Records};
 use lambda_idempotency::testing::conformance;
@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use tokio_postgres::NoTls;
 
 use super::{add, claimed, insert, says, store_error};
+use crate::support::bouncer::{bouncer, bouncer_with};
 use crate::support::{
     Engine, Failed, MINUTE, Store, count, engine, eventually, name, pool_of, problem, sql,
     store_of, table, transact, url, url_with,
@@ -109,12 +110,45 @@ async fn a_read_only_server_names_the_primary() {
     }
 }
 
+/// `PgBouncer` answers with another code than the server, and a driver may answer itself.
 #[tokio::test]
-async fn a_wrong_password_is_the_roles() {
-    let wrong = url_with("guarded:wrong", "postgres", "");
-    for error in refused(&wrong, "idempotency", "password").await {
-        assert!(matches!(error, StoreError::Unauthenticated(_)), "{error:?}");
-        assert_eq!(problem(&error), Problem::NotLetIn);
+async fn a_wrong_password_and_a_missing_one_are_the_roles() {
+    for role in ["guarded:wrong", "guarded"] {
+        let wrong = url_with(role, "postgres", "");
+        let (_bouncer, through) = bouncer_with(&wrong, "auth_type = md5").await;
+        for url in [wrong, through] {
+            for error in refused(&url, "idempotency", "password").await {
+                assert!(matches!(error, StoreError::Unauthenticated(_)), "{error:?}");
+                assert_eq!(problem(&error), Problem::NotLetIn);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_that_refuses_a_setting_has_answered() {
+    let (_bouncer, through) = bouncer(&url()).await;
+    let through = format!("{through}?options=-c%20geqo%3Doff");
+    for error in refused(&through, "idempotency", "unsupported startup parameter").await {
+        assert!(matches!(error, StoreError::Rejected(_)), "{error:?}");
+        assert_eq!(problem(&error), Problem::Refused);
+    }
+}
+
+#[tokio::test]
+async fn a_column_of_another_type_is_an_answer() {
+    let (store, table) = store_of(&url(), 1).await;
+    let engine = engine(store);
+    let done = engine.run(Key::new("op", "a"), None, async |_| Ok::<i64, Failed>(1));
+    done.await.unwrap();
+    sql(&format!(
+        "ALTER TABLE {table} ALTER COLUMN status TYPE varchar"
+    ))
+    .await;
+    for error in refused(&url(), &table, "another type").await {
+        assert!(matches!(error, StoreError::Rejected(_)), "{error:?}");
+        assert_eq!(problem(&error), Problem::Answer);
+        assert!(error.may_have_applied());
     }
 }
 
@@ -220,6 +254,23 @@ fn says_exhausted(error: &StoreError) {
     assert!(matches!(error, StoreError::Throttled(_)), "{error:?}");
     assert_eq!(problem(error), Problem::PoolExhausted);
     says(error, "raise the pool's size");
+}
+
+#[tokio::test]
+async fn a_pool_whose_hook_fails_is_no_lost_server() {
+    let of_server = Hook::async_fn(|client: &mut ClientWrapper, _: &Metrics| {
+        Box::pin(async move {
+            let done = client.batch_execute("SELECT 1 / 0").await;
+            done.map_err(HookError::Backend)
+        })
+    });
+    let of_its_own = Hook::sync_fn(|_, _| Err(HookError::message("no")));
+    for hook in [of_server, of_its_own] {
+        let manager = Manager::new(url().parse().unwrap(), NoTls);
+        let pool = Pool::builder(manager).max_size(1).post_create(hook);
+        let store = PostgresStore::new(pool.build().unwrap());
+        assert_eq!(problem(&claim_error(&store).await), Problem::Refused);
+    }
 }
 
 #[tokio::test]

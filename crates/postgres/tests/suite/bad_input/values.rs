@@ -61,6 +61,26 @@ async fn an_empty_statement_never_reaches_the_server() {
     assert!(error.to_string().contains("no statement"), "{error}");
 }
 
+#[tokio::test]
+async fn a_nul_in_a_write_never_reaches_the_server() {
+    let store = store().await;
+    let with_nul = || Sql::new("SELECT 1 -- \0");
+    for write in [with_nul(), Sql::new("SELECT $1").bind("\0")] {
+        let done = written(&store, "a", write).await;
+        let Err(Error::Handler(Failed::Write(error))) = done else {
+            panic!("{done:?}");
+        };
+        assert!(error.to_string().contains("NUL"), "{error}");
+    }
+    let once = engine(store.clone());
+    let open = transact(&once, Key::new("op", "a"), None, async |tx| {
+        let refused = tx.apply(&with_nul()).await.unwrap_err();
+        assert_eq!(refused.problem(), Problem::Nul);
+        Ok::<i64, Failed>(1)
+    });
+    assert!(matches!(open.await, Ok(Outcome::Executed(1))));
+}
+
 /// A table whose constraint is checked at once, or in `COMMIT`.
 async fn constrained(store: &Store, when: &str) -> String {
     table(store, &format!("n bigint UNIQUE {when}")).await

@@ -2,11 +2,11 @@
 //! often as they don't.
 
 use fastrand::Rng;
-use lambda_idempotency::protocol::journal::{StepEntry, StepNote, StepResult, StepState};
+use lambda_idempotency::protocol::journal::{StepEntry, StepState};
 use lambda_idempotency::protocol::packed::{PackedOutcome, Place};
 use lambda_idempotency::protocol::record::{
-    Amendment, Completion, Found, NewClaim, Omission, Owner, Record, RecordWrite, Release, Renewal,
-    Status, StoredOutcome, Takeover, Version,
+    Completion, Found, NewClaim, Omission, Owner, Record, RecordWrite, Release, Status,
+    StoredOutcome, Takeover, Version,
 };
 use lambda_idempotency::protocol::transition;
 use lambda_idempotency::store::Answer;
@@ -48,8 +48,8 @@ impl Kind {
         match write {
             RecordWrite::Create(_) => Self::Create,
             RecordWrite::TakeOver { .. } => Self::TakeOver,
-            RecordWrite::Renew(_) => Self::Renew,
-            RecordWrite::Amend(_) => Self::Amend,
+            RecordWrite::Renew { .. } => Self::Renew,
+            RecordWrite::Amend { .. } => Self::Amend,
             RecordWrite::Complete(_) => Self::Complete,
             _ => Self::Release,
         }
@@ -118,19 +118,21 @@ impl Sequence {
                 mode: [Takeover::Fresh, Takeover::Resume, Takeover::Unstarted][rng.usize(..3)],
                 claim: self.claim(rng),
             },
-            Kind::Renew => Renewal {
+            Kind::Renew => RecordWrite::Renew {
                 id,
                 owner,
                 lease: lease(rng),
                 expiration: expiration(rng),
+            },
+            Kind::Amend => {
+                let (step, entry) = step(rng);
+                RecordWrite::Amend {
+                    id,
+                    owner,
+                    step,
+                    entry,
+                }
             }
-            .into(),
-            Kind::Amend => Amendment {
-                id,
-                owner,
-                step: step(rng),
-            }
-            .into(),
             Kind::Complete => {
                 let outcome = outcome(rng);
                 let mut completion =
@@ -202,16 +204,17 @@ fn expiration(rng: &mut Rng) -> EpochSeconds {
     EpochSeconds([1, 7, 4_102_444_800][rng.usize(..3)])
 }
 
-fn step(rng: &mut Rng) -> StepNote {
+fn step(rng: &mut Rng) -> (String, StepEntry) {
     let state = match rng.u8(..4) {
         0 => StepState::Pending,
         1 => StepState::Failed,
-        2 => StepState::Confirmed(StepResult::Omitted(Omission::TooLarge)),
-        _ => StepState::Confirmed(StepResult::Text(text(rng))),
+        2 => StepState::Confirmed(Err(Omission::TooLarge)),
+        _ => StepState::Confirmed(Ok(text(rng))),
     };
     let mut entry = StepEntry::new(state, rng.u32(..4), rng.u32(..3), lease(rng));
     entry.last_error = rng.bool().then(|| text(rng));
-    StepNote::new(["pay", "it's \"b\"", ""][rng.usize(..3)], entry)
+    let name = ["pay", "it's \"b\"", ""][rng.usize(..3)];
+    (name.to_owned(), entry)
 }
 
 pub(super) fn outcome(rng: &mut Rng) -> StoredOutcome {

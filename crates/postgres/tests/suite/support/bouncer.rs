@@ -13,6 +13,11 @@ use tokio::process::{Child, Command};
 /// Starts it before the server of this URL, with fewer connections to the server than there are clients, and returns the URL
 /// through it.
 pub(crate) async fn bouncer(url: &str) -> (Child, String) {
+    bouncer_with(url, "").await
+}
+
+/// The same, with more settings: the last of a name counts.
+pub(crate) async fn bouncer_with(url: &str, more: &str) -> (Child, String) {
     let program = std::env::var("PGBOUNCER")
         .expect("run the tests with `scripts/with postgres pgbouncer -- …` before the command");
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -26,7 +31,7 @@ pub(crate) async fn bouncer(url: &str) -> (Child, String) {
     let text = format!(
         "[databases]\n* = host={host} port={server_port} user=postgres\n[pgbouncer]\n\
          listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = any\nadmin_users = postgres\n\
-         pool_mode = transaction\ndefault_pool_size = 3\nignore_startup_parameters = extra_float_digits\n"
+         pool_mode = transaction\ndefault_pool_size = 3\nignore_startup_parameters = extra_float_digits\n{more}\n"
     );
     std::fs::write(&settings, text).unwrap();
     let mut command = Command::new(program);

@@ -21,12 +21,16 @@ pub(super) enum Fault {
     CutAfter,
     /// Both ends stay open, and nothing passes any more for a while.
     HalfOpen,
-    /// The server doesn't get the first message of the request, for which the client gets an error.
-    RefuseFirst,
+    /// The server doesn't get the first message of the request, for which the client gets this answer.
+    RefuseFirst(&'static [u8]),
 }
 
 /// What a server answers to a query that is cancelled: an error, and that it is in no transaction.
-const CANCELLED: &[u8] = b"E\0\0\0\x24SERROR\0VERROR\0C57014\0Mcanceled\0\0Z\0\0\0\x05I";
+pub(super) const CANCELLED: &[u8] = b"E\0\0\0\x24SERROR\0VERROR\0C57014\0Mcanceled\0\0Z\0\0\0\x05I";
+
+/// What a standby answers to `BEGIN ISOLATION LEVEL SERIALIZABLE`.
+pub(super) const STANDBY: &[u8] =
+    b"E\0\0\0\x49SERROR\0VERROR\0C0A000\0Mcannot use serializable mode in a hot standby\0\0Z\0\0\0\x05I";
 
 const FAULTS: [Fault; 4] = [
     Fault::Delay,
@@ -153,8 +157,8 @@ impl Wire {
                             sleep(Duration::from_millis(700)).await;
                             return Ok(());
                         }
-                        Some(Fault::RefuseFirst) => {
-                            client.write_all(CANCELLED).await?;
+                        Some(Fault::RefuseFirst(answer)) => {
+                            client.write_all(answer).await?;
                             request = after_first(request);
                         }
                     }
