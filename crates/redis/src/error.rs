@@ -22,7 +22,7 @@ pub struct RedisStoreError {
 pub enum Problem {
     /// The server could not be reached, or gave no answer. The write may have applied.
     #[error(
-        "the server could not be reached: check its address, its port, the security group, and whether the server and the address agree about TLS (`rediss://`)"
+        "the server could not be reached: check its address, its port, the security group, whether the server and the address agree about TLS (`rediss://`), and whether the server has room for another client (`maxclients`)"
     )]
     Unreachable,
     /// The address can't be used.
@@ -42,7 +42,7 @@ pub enum Problem {
     NotLetIn,
     /// The user lacks a permission (`NOPERM`).
     #[error(
-        "the user lacks a permission: allow it EVALSHA, EVAL, TYPE, EXISTS, HGET, HMGET, HGETALL, HEXISTS, HKEYS, HSET, HDEL, PEXPIREAT, GET and SET on the keys of the store, WAIT for `Durability::Replicas`, and INFO and CONFIG for `verify`"
+        "the user lacks a permission: allow it EVALSHA, EVAL, TYPE, EXISTS, HGET, HMGET, HGETALL, HEXISTS, HKEYS, HSET, HDEL, PEXPIREAT, GET and SET on the keys of the store, WAIT for `Durability::Replicas`, INFO and CONFIG for `verify`, and SELECT for a database in the address"
     )]
     NoPermission,
     /// The server takes no writes (`READONLY`, `MASTERDOWN`): it is a replica, or was the primary until a moment ago.
@@ -54,7 +54,7 @@ pub enum Problem {
     /// The server takes no writes at the moment: it loads its data (`LOADING`), its cluster is changing (`CLUSTERDOWN`), too few replicas follow
     /// it (`NOREPLICAS`), it can't save (`MISCONF`), runs another script (`BUSY`), or has no room for another client.
     #[error(
-        "the server isn't ready: it loads its data, its cluster is changing, it has too few replicas, or it can't save"
+        "the server isn't ready: it loads its data, its cluster is changing, it has too few replicas, it can't save, or it has no room for another client (`maxclients`)"
     )]
     NotReady,
     /// The cluster moved the key's slot meanwhile. A moment later it may apply.
@@ -151,7 +151,7 @@ impl From<RedisError> for RedisStoreError {
     }
 }
 
-fn problem_of(error: &RedisError) -> Problem {
+pub(crate) fn problem_of(error: &RedisError) -> Problem {
     match error.kind() {
         ErrorKind::AuthenticationFailed => return Problem::NotLetIn,
         ErrorKind::InvalidClientConfig => return Problem::Address,
@@ -182,9 +182,16 @@ fn problem_of(error: &RedisError) -> Problem {
         return Problem::Refused;
     }
     let has = |part: &str| detail.contains(part);
-    // As a script reports them: Redis until 7.0, Redis from 7.2 and Valkey, and the command's own answer.
-    if has("The user executing the script can't") || has("ACL failure in script") || has("NOPERM") {
+    // As a script reports them: Redis until 7.0, Redis from 7.2 and Valkey, and the command's own answer. The client keeps no code of the answer
+    // to its `SELECT`.
+    if has("The user executing the script can't")
+        || has("has no permissions to run")
+        || has("ACL failure in script")
+        || has("NOPERM")
+    {
         Problem::NoPermission
+    } else if has("Authentication required") {
+        Problem::NotLetIn
     } else if has("OOM ") {
         Problem::Full
     } else if has("READONLY") {
@@ -223,8 +230,10 @@ impl From<RedisStoreError> for StoreError {
         match error.problem {
             Problem::Moved => Self::Conflict,
             Problem::Full | Problem::NotReady | Problem::Replica => Self::Throttled(error.into()),
-            Problem::NotReplicated { .. } => Self::Unavailable(error.into()).uncertain(),
-            Problem::Unreachable | Problem::Answer => Self::Unavailable(error.into()),
+            Problem::NotReplicated { .. } | Problem::Answer => {
+                Self::Unavailable(error.into()).uncertain()
+            }
+            Problem::Unreachable => Self::Unavailable(error.into()),
             Problem::NotLetIn => Self::Unauthenticated(error.into()),
             Problem::NoPermission | Problem::Tls => Self::Denied(error.into()),
             Problem::Address | Problem::Cluster | Problem::Evicts { .. } => {
@@ -320,6 +329,19 @@ mod tests {
             assert_eq!(*error.problem(), Problem::NoPermission, "{line}");
             let error = StoreError::from(error);
             assert!(matches!(error, StoreError::Denied(_)), "{line}: {error:?}");
+        }
+    }
+
+    #[test]
+    fn what_keeps_a_client_from_a_database_is_known_without_a_code() {
+        let denied = "this user has no permissions to run the 'select' command";
+        for (words, problem) in [
+            ("Authentication required.", Problem::NotLetIn),
+            (denied, Problem::NoPermission),
+        ] {
+            let kind = ErrorKind::Server(ServerErrorKind::ResponseError);
+            let error = RedisError::from((kind, "refused to switch database", words.to_owned()));
+            assert_eq!(problem_of(&error), problem, "{words}");
         }
     }
 

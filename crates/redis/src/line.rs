@@ -6,11 +6,11 @@ use std::time::Duration;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
-use redis::{Client, Pipeline, RedisError, RedisResult, Value};
+use redis::{Client, Pipeline, ProtocolVersion, RedisError, RedisResult, Value};
 use tokio::time::Instant;
 
 use crate::connection::Connection;
-use crate::error::is_of_replica;
+use crate::error::{Problem, is_of_replica, problem_of};
 
 /// The time after which a host that acknowledges nothing is gone.
 #[cfg(target_os = "linux")]
@@ -94,12 +94,31 @@ impl Line<ConnectionManager> {
         #[cfg(target_os = "linux")]
         let settings = settings.set_user_timeout(GONE);
         let address = client.get_connection_info().clone();
-        let client = Client::open(address.set_tcp_settings(settings))?;
+        let address = address.set_tcp_settings(settings);
+        // A server without room for a client answers once, whatever it is sent, and closes the connection. The client reads an answer to each
+        // command that it sends at first before it looks at any: so it sends one, with which the newer protocol begins. `SELECT` would be a second one.
+        let to = |protocol| {
+            let greeting = address.redis_settings().clone().set_skip_set_lib_name();
+            let greeting = greeting.set_protocol(protocol);
+            Client::open(address.clone().set_redis_settings(greeting))
+        };
         // The engine's deadlines count.
         let config = ConnectionManagerConfig::new()
             .set_response_timeout(None)
             .set_number_of_retries(2);
-        let first = ConnectionManager::new_with_config(client.clone(), config.clone()).await?;
+        let mut client = to(ProtocolVersion::RESP3)?;
+        let mut first = ConnectionManager::new_with_config(client.clone(), config.clone()).await;
+        // A proxy may know the older one alone, or answer nothing but the older one's `AUTH`.
+        let has_password = address.redis_settings().password().is_some();
+        let is_unknown = |error: &RedisError| {
+            problem_of(error) == Problem::Refused
+                || (has_password && error.code() == Some("NOAUTH"))
+        };
+        if first.as_ref().is_err_and(is_unknown) {
+            client = to(ProtocolVersion::RESP2)?;
+            first = ConnectionManager::new_with_config(client.clone(), config.clone()).await;
+        }
+        let first = first?;
         let anew = move || ConnectionManager::new_lazy_with_config(client.clone(), config.clone());
         Ok(Self {
             anew: Some(Box::new(anew)),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lambda_idempotency::protocol::journal::{Journal, StepEntry, StepNote};
+use lambda_idempotency::protocol::journal::{Journal, StepEntry};
 use lambda_idempotency::protocol::record::{Found, Record, StoredOutcome, Version};
 use lambda_idempotency::protocol::stored::{
     Entry, Fields as StoredFields, OutcomeParts, read_json, read_record, required,
@@ -118,7 +118,7 @@ impl Hash<'_> {
             };
             let text = required(field, self.text(field)?)?;
             let entry = read_entry(&text).map_err(|reason| format!("`{field}`: {reason}"))?;
-            journal.put(StepNote::new(name, entry));
+            journal.put(name, entry);
         }
         Ok(journal)
     }

@@ -40,16 +40,25 @@ impl Instructions {
                 let over = none.seen(seen).say("keep", kept, "").claim(claim);
                 over.say("whole", "", "")
             }
-            RecordWrite::Renew(renewal) => {
-                let lease = renewal.lease.0.to_string();
-                let held = none.held(&renewal.owner).say("below", LEASE, &lease);
-                let renewed = held.say("set", LEASE, &lease).expires(renewal.expiration);
-                renewed.keep_until(renewal.expiration, Some(renewal.lease))
+            RecordWrite::Renew {
+                owner,
+                lease,
+                expiration,
+                ..
+            } => {
+                let end = lease.0.to_string();
+                let held = none.held(owner).say("below", LEASE, &end);
+                let renewed = held.say("set", LEASE, &end).expires(*expiration);
+                renewed.keep_until(*expiration, Some(*lease))
             }
-            RecordWrite::Amend(amendment) => {
-                let field = step_field(&amendment.step.name);
-                let entry = entry(&amendment.step.entry);
-                let held = none.held(&amendment.owner).say("newer", &field, &entry);
+            RecordWrite::Amend {
+                owner,
+                step,
+                entry: noted,
+                ..
+            } => {
+                let (field, entry) = (step_field(step), entry(noted));
+                let held = none.held(owner).say("newer", &field, &entry);
                 held.say("set", &field, &entry)
             }
             RecordWrite::Complete(completion) => none
@@ -75,11 +84,10 @@ impl Instructions {
             }
             RecordWrite::Intervene(intervention) => {
                 let mut seen = none.seen(&intervention.seen);
-                for step in &intervention.steps {
-                    seen = seen.say("newer", &step_field(&step.name), entry(&step.entry));
-                }
-                for step in &intervention.steps {
-                    seen = seen.say("set", &step_field(&step.name), entry(&step.entry));
+                for word in ["newer", "set"] {
+                    for (name, step) in intervention.steps.iter() {
+                        seen = seen.say(word, &step_field(name), entry(step));
+                    }
                 }
                 let owned = seen.say("set", OWNER, intervention.owner.as_str());
                 let ended = match &intervention.end {

@@ -89,7 +89,8 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// When the text is no address, or the server can't be reached or refuses the user.
+    /// When the text is no address, or the server can't be reached, refuses the user, or has no room for another client: over TLS, or with a
+    /// database in the address, such a server counts as one that can't be reached.
     pub async fn connect(address: &str) -> Result<Self, RedisStoreError> {
         #[cfg(feature = "tls")]
         if rustls::crypto::CryptoProvider::get_default().is_none() {
@@ -105,7 +106,8 @@ impl RedisStore {
 impl<C: Connection> RedisStore<C> {
     /// Makes a store over a connection: a [`ConnectionManager`], a [`MultiplexedConnection`](redis::aio::MultiplexedConnection), also one that
     /// Sentinel led to, or a `ClusterConnection` (feature `cluster`). Where its server has become a replica, or refuses it,
-    /// [`connect`](RedisStore::connect) makes another connection, and this store doesn't.
+    /// [`connect`](RedisStore::connect) makes another connection, and this store doesn't; a server without room for another client counts as one
+    /// that can't be reached.
     ///
     /// Give a connection no response timeout of its own that is shorter than the engine's
     /// [`store_timeout`](lambda_idempotency::Settings::store_timeout): the default of the first two is 500 ms.

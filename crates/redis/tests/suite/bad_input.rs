@@ -7,9 +7,11 @@ use lambda_idempotency::protocol::record::{
 };
 use lambda_idempotency::store::Store;
 use lambda_idempotency::{
-    EpochMillis, EpochSeconds, Error, Idempotency, Key, RecordId, StoreError,
+    EpochMillis, EpochSeconds, Error, Idempotency, Key, OnStoreUnavailable, RecordId, StoreError,
 };
 use lambda_idempotency_redis::{Connection, Problem, RedisStore};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 use crate::server::{MINUTE, Server, free_port};
@@ -62,6 +64,7 @@ async fn no_server_a_wrong_password_tls_and_what_is_no_address_are_named() {
     server.set("requirepass", "right").await;
     for address in [
         server.address(),
+        format!("{}/1", server.address()),
         format!("redis://:wrong@127.0.0.1:{}", server.port),
     ] {
         let error = match RedisStore::connect(&address).await {
@@ -108,10 +111,10 @@ async fn a_replica_and_a_server_that_evicts_are_refused() {
         (Some("noeviction"), 1)
     );
     primary.set("maxmemory-policy", "allkeys-lru").await;
-    for protocol in ["resp2", "resp3"] {
-        let address = format!("{}/?protocol={protocol}", primary.address());
-        let store = RedisStore::connect(&address).await.unwrap();
-        let error = store.verify().await.unwrap_err();
+    // By the newer protocol, and by the older one.
+    let older = RedisStore::new(primary.connection().await);
+    for verified in [primary.store().await.verify().await, older.verify().await] {
+        let error = verified.unwrap_err();
         assert!(
             error
                 .to_string()
@@ -146,6 +149,70 @@ async fn a_missing_permission_is_named() {
         refused.to_string().contains("allow it EVALSHA"),
         "{refused}"
     );
+    let other = RedisStore::connect(&format!("{address}/1")).await;
+    let error = other.unwrap_err();
+    assert_eq!(*error.problem(), Problem::NoPermission, "{error}");
+}
+
+/// As a proxy may.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_of_the_older_protocol_is_one_too() {
+    let server = Server::start(&["--rename-command", "HELLO", ""]).await;
+    assert!(!run(&engine(server.store().await)).await.unwrap());
+}
+
+/// As a proxy does that knows `AUTH` alone before the password.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proxy_that_asks_for_the_password_first_gets_it() {
+    let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = proxy.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = proxy.accept().await {
+            let mut words = vec![0; 1_024];
+            while let Ok(1..) = client.read(&mut words).await {
+                let is_auth = words.starts_with(b"*2\r\n$4\r\nAUTH\r\n");
+                let answer: &[u8] = if is_auth {
+                    b"+OK\r\n"
+                } else {
+                    b"-NOAUTH Authentication required.\r\n"
+                };
+                client.write_all(answer).await.unwrap();
+            }
+        }
+    });
+    let connected = RedisStore::connect(&format!("redis://:secret@127.0.0.1:{port}")).await;
+    assert!(connected.is_ok(), "{connected:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_room_for_a_client_has_answered() {
+    let server = Server::start(&[]).await;
+    let mut operator = server.connection().await;
+    let mut tell = async |words: &[&str]| {
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        command.exec_async(&mut operator).await.unwrap();
+    };
+    tell(&["ACL", "SETUSER", "app", "on", ">secret", "~*", "+@all"]).await;
+    let with_password = format!("redis://app:secret@127.0.0.1:{}", server.port);
+    let mut stores = Vec::new();
+    for address in [server.address(), with_password] {
+        stores.push((RedisStore::connect(&address).await.unwrap(), address));
+    }
+    tell(&["CONFIG", "SET", "maxclients", "1"]).await;
+    tell(&["CLIENT", "KILL", "TYPE", "NORMAL"]).await;
+    for (store, address) in stores {
+        let error = RedisStore::connect(&address).await.unwrap_err();
+        assert_eq!(*error.problem(), Problem::NotReady, "{error}");
+        let once = Idempotency::builder(store)
+            .namespace("tests")
+            .on_store_unavailable(OnStoreUnavailable::FailOpen)
+            .settings(|settings| settings.store_timeout = MINUTE)
+            .build()
+            .unwrap();
+        let refused = run(&once).await;
+        assert!(matches!(refused, Err(Error::Store(_))), "{refused:?}");
+    }
 }
 
 /// A store of a user who may do all but this.

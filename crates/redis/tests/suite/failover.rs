@@ -148,13 +148,17 @@ async fn a_primary_that_becomes_a_replica_is_left_for_the_new_one() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_that_waits_for_replicas_when_its_server_becomes_one_may_have_applied() {
     let (primary, other) = (Server::start(&[]).await, Server::start(&[]).await);
+    // The server knows the script, so that the write itself is sent once.
+    let loading = primary.store().await;
+    let loaded = loading.write(&claim(), Instant::now() + MINUTE).await;
+    assert!(loaded.is_ok(), "{loaded:?}");
     let durability = Durability::Replicas(1, MINUTE);
     let builder = Idempotency::builder(primary.store().await.durability(durability));
     let once = builder
         .namespace("failover")
         .settings(|settings| settings.store_timeout = MINUTE);
     let once = once.build().unwrap();
-    let run = once.run(Key::new("mail", "1"), None, async |_| {
+    let run = once.run(Key::new("mail", "2"), None, async |_| {
         Ok::<_, std::io::Error>(())
     });
     let demote = async {
