@@ -157,7 +157,7 @@ fn renamed(text: &str) -> Result<(String, String), String> {
 pub enum Command {
     /// Shows a record.
     Get(records::get::Args),
-    /// Says what a delivery would be told now, and what can safely be done.
+    /// Prints what a delivery would be told now, and what can safely be done.
     Explain(records::explain::Args),
     /// Finds records by what became of them.
     List(records::list::Args),
@@ -167,7 +167,7 @@ pub enum Command {
     Complete(records::complete::Args),
     /// Stores a failure, so that duplicates get it and nothing runs again.
     Fail(records::fail::Args),
-    /// Says of a step that waits for an operator whether its effect happened.
+    /// Settles a step that waits for an operator: its effect happened, or not.
     SettleStep(records::settle_step::Args),
     /// Erases a stored outcome and the results of steps. Duplicates still don't run.
     Redact(records::redact::Args),

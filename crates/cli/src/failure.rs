@@ -1,9 +1,10 @@
 //! The failures of commands.
 
 use std::error::Error;
-use std::io;
 use std::path::Path;
+use std::{io, iter};
 
+use lambda_idempotency::dynamodb::DynamoDbError;
 use lambda_idempotency::{KeyError, StoreError};
 pub(crate) use lambda_idempotency_audit::words;
 
@@ -20,7 +21,7 @@ pub enum Failure {
     #[error("{0}")]
     Moved(String),
     /// The store of the records failed.
-    #[error(transparent)]
+    #[error("{}", to_operator(.0))]
     Store(#[from] StoreError),
     /// Another service failed, or one that a store stands on.
     #[error("{doing}: {reason}")]
@@ -47,6 +48,30 @@ pub enum Failure {
     /// The reader of the output went away.
     #[error("the reader of the output went away")]
     BrokenPipe,
+}
+
+/// Words a failure of the store for an operator: the store's own words are for a function.
+fn to_operator(error: &StoreError) -> String {
+    let mut sources = iter::successors(error.source(), |error| (*error).source());
+    let dynamodb = sources.find_map(|error| error.downcast_ref::<DynamoDbError>());
+    match (error, dynamodb) {
+        (StoreError::TooLarge, _) => {
+            "the record would be larger than the store takes: of a large outcome, store a reference to it".to_owned()
+        }
+        (_, Some(DynamoDbError::AccessDenied { table, action })) => denied(action, table),
+        (_, Some(DynamoDbError::TableNotFound { table })) => missing(table),
+        _ => error.to_string(),
+    }
+}
+
+/// The words for an action on a table that AWS refuses to the operator.
+pub(crate) fn denied(action: &str, table: &str) -> String {
+    format!("access denied: allow your role {action} on the table `{table}`")
+}
+
+/// The words for a table that isn't there.
+pub(crate) fn missing(table: &str) -> String {
+    format!("the table `{table}` is not there: look at --table, --region and --profile")
 }
 
 impl From<KeyError> for Failure {

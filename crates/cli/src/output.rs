@@ -167,13 +167,13 @@ pub(crate) fn counted(count: u64, thing: &str) -> String {
     format!("{count} {thing}{end}")
 }
 
-/// Says something to the person at the terminal, beside the report.
+/// Prints words for the person at the terminal, beside the report.
 pub(crate) fn note(words: impl Display) {
     // Nobody is left to tell where this can't be written.
     let _ = writeln!(anstream::stderr().lock(), "{}", shown(words));
 }
 
-/// Says why a command failed.
+/// Prints the reason why a command failed.
 pub(crate) fn failure(failure: &Failure) {
     note(format_args!("{ALARM}error{ALARM:#}: {failure}"));
 }

@@ -69,7 +69,7 @@ pub(super) fn suggestions(deployment: &Deployment) -> Vec<Suggestion> {
                 "failure_retention",
                 hidden
                     .zip(receives)
-                    .map(|(hidden, receives)| hidden * receives),
+                    .map(|(hidden, receives)| hidden.saturating_mul(receives)),
             );
             // A claim lasts as long as the invocation that holds it, and the margin.
             let margin = deployment.settings.skew_margin;

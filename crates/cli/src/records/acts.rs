@@ -4,9 +4,7 @@
 use std::fmt;
 
 use lambda_idempotency::EpochMillis;
-use lambda_idempotency::protocol::journal::{
-    Journal, MAX_STEP_RESULT_BYTES, StepEntry, StepNote, StepResult, StepState,
-};
+use lambda_idempotency::protocol::journal::{Journal, MAX_STEP_RESULT_BYTES, StepEntry, StepState};
 use lambda_idempotency::protocol::packed::Place;
 use lambda_idempotency::protocol::record::{Owner, Record, StoredOutcome};
 use schemars::JsonSchema;
@@ -19,8 +17,6 @@ use crate::records::rerun;
 pub const OPERATOR_STEP: &str = "@operator";
 /// The entry that lists where the large outcomes of attempts are kept that were run again.
 const KEPT_STEP: &str = "@kept";
-/// The entry that lists how each rerun gave the key back.
-const RERUN_STEP: &str = "@rerun";
 
 /// An operator's act on a record, with its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -36,6 +32,9 @@ pub struct Act {
     /// The objects that the operator has to delete by hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<String>,
+    /// The terms on which a `rerun` gave the key back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given: Option<GivenBack>,
 }
 
 impl Act {
@@ -47,16 +46,14 @@ impl Act {
 }
 
 /// The terms on which a `rerun` gave a key back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct GivenBack {
-    /// The time of the act.
-    pub(crate) at: i64,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GivenBack {
     /// The number of the last attempt before.
-    pub(crate) attempt: u32,
+    pub attempt: u32,
     /// Whether later attempts derive other keys.
-    pub(crate) new_keys: bool,
+    pub new_keys: bool,
     /// Whether confirmed steps fire again.
-    pub(crate) repeats_steps: bool,
+    pub repeats_steps: bool,
 }
 
 impl fmt::Display for GivenBack {
@@ -72,27 +69,14 @@ impl fmt::Display for GivenBack {
 }
 
 impl GivenBack {
-    /// Returns the terms on which this act gave the key back; `None` where it was no rerun.
-    pub(crate) fn by(act: &Act, record: &Record) -> Option<Self> {
-        let all: Vec<Self> = listed(&record.journal, RERUN_STEP);
-        all.into_iter().rfind(|how| how.at == act.at)
-    }
-
     /// Tells whether no attempt has left a trace since: the record waits for its next delivery. An
     /// attempt of the claimless form that commits nothing leaves none.
-    pub(crate) fn waits(&self, record: &Record) -> bool {
+    pub(crate) fn waits(self, record: &Record) -> bool {
         // Neither began its work.
         let is_unstarted = |how: &str| matches!(how, "not started" | "claim without a reply");
         let ended_unstarted = record.last_error.as_deref().is_some_and(is_unstarted);
         let begun = record.attempt.saturating_sub(u32::from(ended_unstarted));
         record.is_released() && begun <= self.attempt
-    }
-
-    /// The note that adds it. The oldest go where there is no room for all.
-    pub(crate) fn note(self, journal: &Journal, at: EpochMillis) -> StepNote {
-        let mut all: Vec<Self> = listed(journal, RERUN_STEP);
-        all.push(self);
-        list(journal, RERUN_STEP, all, at, |_| 0)
     }
 }
 
@@ -131,7 +115,7 @@ impl Kept {
     }
 
     /// The note that keeps the name of the record's outcome, for an act that takes it from the record.
-    pub(crate) fn note(record: &Record, at: EpochMillis) -> Option<StepNote> {
+    pub(crate) fn note(record: &Record, at: EpochMillis) -> Option<(String, StepEntry)> {
         Self::of(record)?;
         let all = Self::all(record);
         Some(list(&record.journal, KEPT_STEP, all, at, |_| 0))
@@ -151,9 +135,7 @@ pub(crate) fn acts(journal: &Journal) -> Vec<Act> {
 /// Returns the list in an entry.
 fn listed<T: DeserializeOwned>(journal: &Journal, entry: &str) -> Vec<T> {
     match journal.get(entry).map(|entry| &entry.state) {
-        Some(StepState::Confirmed(StepResult::Text(text))) => {
-            serde_json::from_str(text).unwrap_or_default()
-        }
+        Some(StepState::Confirmed(Ok(text))) => serde_json::from_str(text).unwrap_or_default(),
         _ => Vec::new(),
     }
 }
@@ -170,20 +152,20 @@ fn list<T: Serialize>(
     mut all: Vec<T>,
     at: EpochMillis,
     first: impl Fn(&[T]) -> usize,
-) -> StepNote {
+) -> (String, StepEntry) {
     let mut text = text(&all);
     while text.len() > MAX_STEP_RESULT_BYTES && all.len() > 1 {
         all.remove(first(&all));
         text = self::text(&all);
     }
     let begun = StepEntry::begun(journal.get(entry), at);
-    let listed = StepState::Confirmed(StepResult::Text(text));
-    StepNote::new(entry, begun.ended(listed, None, at))
+    let listed = StepState::Confirmed(Ok(text));
+    (entry.to_owned(), begun.ended(listed, None, at))
 }
 
 /// The note that adds an act. The oldest go where there is no room for all; those that gave the key
 /// back last, since they keep a rerun from being carried out again.
-pub(crate) fn note(journal: &Journal, act: Act, at: EpochMillis) -> StepNote {
+pub(crate) fn note(journal: &Journal, act: Act, at: EpochMillis) -> (String, StepEntry) {
     let mut all = acts(journal);
     all.push(act);
     let first = |all: &[Act]| {
@@ -204,6 +186,7 @@ mod tests {
             by: "alice".to_owned(),
             reason: "x".repeat(500),
             left: None,
+            given: None,
         }
     }
 
@@ -215,10 +198,10 @@ mod tests {
             if number == 0 {
                 act.act = "rerun, steps kept".to_owned();
             }
-            let note = note(&journal, act, EpochMillis(number));
-            let known = journal.get(&note.name).map_or(0, |entry| entry.revision);
-            assert!(known < note.entry.revision);
-            journal.put(note);
+            let (name, entry) = note(&journal, act, EpochMillis(number));
+            let known = journal.get(&name).map_or(0, |known| known.revision);
+            assert!(known < entry.revision);
+            journal.put(name, entry);
         }
         let kept = acts(&journal);
         assert_eq!(kept.last().unwrap().at, 39);

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Response, StatusCode};
-use lambda_idempotency::RecordId;
-use lambda_idempotency::http::{response_of, stored_outcome};
+use lambda_idempotency::http::stored_outcome;
 use lambda_idempotency::protocol::record::{Record, Status, StoredOutcome};
 use serde_json::value::RawValue;
 
@@ -133,38 +132,17 @@ pub(crate) fn json(text: &str) -> Result<String, Failure> {
     Ok(value.get().to_owned())
 }
 
-/// Tells whether an operation has the name that the HTTP layer gives it: a method and a path.
-pub(crate) fn is_http(id: &RecordId) -> bool {
-    let operation = RecordId::parts_of(id.as_str()).map(|(_, operation, _)| operation);
-    let named = operation.and_then(|operation| operation.split_once(" /"));
-    named.is_some_and(|(method, _)| {
-        !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_uppercase())
-    })
-}
-
 /// Stores a success. Right where the effect happened and its outcome is known.
 ///
 /// # Errors
 ///
-/// When the record is final, is live, or moved; when the outcome is no JSON, or of an HTTP
-/// operation no response.
+/// When the record is final, is live, or moved; when the outcome is no JSON.
 pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     let text = args.outcome.text()?;
-    let is_response = response_of(&text).is_some();
     let ending = |record: &Record, now| Ending::Final {
         status: Status::Completed,
         outcome: StoredOutcome::Inline(text),
         expiration: kept_until(record, args.keep, now),
     };
-    give(&args.order, "complete", context, ending, |id, record| {
-        not_final(record)?;
-        if is_http(id) && !is_response {
-            return Err(
-                "duplicates of an HTTP request could not read this outcome: give --status and --body-file"
-                    .to_owned(),
-            );
-        }
-        Ok(())
-    })
-    .await
+    give(&args.order, "complete", context, ending, not_final).await
 }

@@ -1,4 +1,4 @@
-//! `explain`: says what a delivery would be told now.
+//! `explain`: prints what a delivery would be told now.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -72,7 +72,7 @@ impl RuleArgs {
     }
 }
 
-/// Says what a delivery would be told now, by the function that decides in production.
+/// Prints what a delivery would be told now, by the function that decides in production.
 ///
 /// # Errors
 ///
@@ -106,13 +106,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     }
     if explanation.runs() {
         let held = held(&records, &target.id, found, context).await?;
-        match held.words() {
-            Some(_) if held == Held::Record && found.is_none() => {
-                explanation.is_written(&target.id);
-            }
-            Some(words) => explanation.is_locked(&target.id, words),
-            None if held == Held::Unknown => explanation.may_be_held(),
-            None => {}
+        match (held, held.words()) {
+            (Held::Record, _) if found.is_none() => explanation.is_written(&target.id),
+            (_, Some(words)) => explanation.is_locked(&target.id, words),
+            (Held::Unknown(why), None) => explanation.may_be_held(why),
+            (_, None) => {}
         }
     }
     context.output().report(&explanation)?;

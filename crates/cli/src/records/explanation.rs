@@ -1,8 +1,8 @@
-//! Says what a delivery would be told, by the very function that decides in production. Pure.
+//! Explains what a delivery would be told, by the very function that decides in production. Pure.
 
 use std::num::NonZeroU32;
 
-use lambda_idempotency::protocol::record::{Found, Owner, Record, StoredOutcome, Takeover};
+use lambda_idempotency::protocol::record::{Found, Record, StoredOutcome, Takeover};
 use lambda_idempotency::protocol::{Asking, Decision, Rules, decide};
 use lambda_idempotency::{EpochMillis, OnCrash, RecordId, SagaStatus};
 use schemars::JsonSchema;
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::output::counted;
 use crate::records::operate::{pending_steps, waiting_steps};
-use crate::records::view::{RecordView, State};
+use crate::records::view::{RecordView, State, another};
 use crate::time;
 
 mod safe;
@@ -32,7 +32,7 @@ pub enum Answer {
     Replayed,
     /// An error that says why the outcome of a completed record can't be given back.
     OutcomeOmitted,
-    /// The stored failure.
+    /// The stored failure; without its words, where they were erased.
     FailureReplayed,
     /// Another attempt holds the key.
     InFlight,
@@ -142,9 +142,7 @@ pub struct Explanation {
 impl Explanation {
     /// Explains what was found under an id, for deliveries that come at `now` under these rules.
     pub fn of(id: &RecordId, found: Option<&Found>, now: EpochMillis, rules: &Rules) -> Self {
-        // Another one than the record's: the delivery is a new attempt.
-        let owner = found.and_then(|found| found.version.owner.as_deref());
-        let other = Owner::from_stored(format!("not {}", owner.unwrap_or_default()));
+        let other = another(found);
         let decision = decide(found, Asking::new(&other, None, now), rules);
         let record = found.and_then(|found| found.content.as_deref().ok());
         let waiting = record.map(waiting_steps).unwrap_or_default();
@@ -244,7 +242,7 @@ impl Explanation {
         }
     }
 
-    /// Says that a transaction, which is open, writes the record of a key that has none yet.
+    /// Explains that a transaction, which is open, writes the record of a key that has none yet.
     pub(crate) fn is_written(&mut self, id: &RecordId) {
         self.waits(
             id,
@@ -255,7 +253,7 @@ impl Explanation {
         );
     }
 
-    /// Says that a transaction, which is open, has locked the record or the table, in these words.
+    /// Explains that a transaction, which is open, has locked the record or the table, in these words.
     pub(crate) fn is_locked(&mut self, id: &RecordId, words: &str) {
         let words = format!(
             "locked: {words}. A delivery would wait for the end of that; what it is told then isn't known before"
@@ -273,17 +271,16 @@ impl Explanation {
         )];
     }
 
-    /// Says that the engine only observes: what is explained is not what happens.
+    /// Adds that the engine only observes: what is explained is not what happens.
     pub(crate) fn is_observed(&mut self) {
         self.words
             .push_str("; its engine only observes, and runs the handler for each delivery");
     }
 
-    /// Says that a transaction may hold the key.
-    pub(crate) fn may_be_held(&mut self) {
-        self.words.push_str(
-            "; unless a transaction that is open holds the key, which this role can't see: it lacks INSERT or UPDATE on the table",
-        );
+    /// Adds that a transaction may hold the key, and why that isn't known.
+    pub(crate) fn may_be_held(&mut self, unknown: &str) {
+        let words = format!("; unless a transaction that is open holds the key, which {unknown}");
+        self.words.push_str(&words);
     }
 }
 
@@ -372,10 +369,14 @@ fn told(
             Answer::Replayed,
             "a delivery would get the stored outcome; the handler would not run".to_owned(),
         ),
-        (Decision::ReplayFailure(_), _) => (
-            Answer::FailureReplayed,
-            "a delivery would get the stored failure; the handler would not run".to_owned(),
-        ),
+        (Decision::ReplayFailure(failed), _) => {
+            let failure = match &failed.outcome {
+                Some(StoredOutcome::Omitted(reason)) => format!("a failure without words ({reason})"),
+                _ => "the stored failure".to_owned(),
+            };
+            let words = format!("a delivery would get {failure}; the handler would not run");
+            (Answer::FailureReplayed, words)
+        }
         (Decision::InFlight { until: end }, _) => (
             Answer::InFlight,
             format!("a delivery would be told *in flight* until {}", until(*end)),
@@ -403,7 +404,7 @@ fn told(
     }
 }
 
-/// Says how the last attempt gave its key back. One that was ended in the middle may have had its
+/// Describes how the last attempt gave its key back. One that was ended in the middle may have had its
 /// effect.
 fn given_back(last_error: Option<&str>) -> String {
     match last_error {

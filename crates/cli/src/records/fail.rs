@@ -54,8 +54,5 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         outcome: StoredOutcome::Inline(failure),
         expiration: kept_until(record, args.keep, now),
     };
-    give(&args.order, "fail", context, ending, |_, record| {
-        not_final(record)
-    })
-    .await
+    give(&args.order, "fail", context, ending, not_final).await
 }

@@ -127,7 +127,7 @@ impl fmt::Display for Entry {
 }
 
 impl Args {
-    /// Says which records are listed: a scan that is gone on with lists the same.
+    /// Describes which records are listed: a scan that is gone on with lists the same.
     fn filter(&self, namespace: Option<&str>) -> String {
         let filter = Self {
             limit: None,

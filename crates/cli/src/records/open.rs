@@ -19,8 +19,8 @@ pub(crate) enum Held {
     Record,
     /// The whole table.
     Table,
-    /// The role may not try it.
-    Unknown,
+    /// It can't be tried, for this reason.
+    Unknown(&'static str),
 }
 
 impl Held {
@@ -33,7 +33,7 @@ impl Held {
             Self::Table => Some(
                 "a transaction that is open has locked the whole table: a change of its schema, a new index, or somebody's LOCK",
             ),
-            Self::No | Self::Unknown => None,
+            Self::No | Self::Unknown(_) => None,
         }
     }
 }
@@ -73,8 +73,14 @@ pub(crate) async fn held(
     match tokio::time::timeout(time, tried).await {
         Ok(Ok(held)) => Ok(held),
         Ok(Err(error)) => match code(&error).as_deref() {
-            // insufficient_privilege, read_only_sql_transaction
-            Some("42501" | "25006") => Ok(Held::Unknown),
+            // insufficient_privilege
+            Some("42501") => Ok(Held::Unknown(
+                "this role can't see: it lacks INSERT or UPDATE on the table",
+            )),
+            // read_only_sql_transaction
+            Some("25006") => Ok(Held::Unknown(
+                "a server that is read-only can't tell: connect to the primary",
+            )),
             _ => Err(Failure::service("look for an open transaction", &error)),
         },
         Err(_) => Err(StoreError::Timeout.into()),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lambda_idempotency::protocol::journal::{StepEntry, StepNote, StepResult, StepState};
+use lambda_idempotency::protocol::journal::{StepEntry, StepState};
 use lambda_idempotency::protocol::packed::LargeOutcome;
 use lambda_idempotency::protocol::record::{
     Ended, Found, Intervention, Omission, Owner, Record, RecordWrite, Status, StoredOutcome,
@@ -50,6 +50,22 @@ pub enum Ending {
 }
 
 impl Ending {
+    /// Returns how a rerun gives the key of this record back.
+    pub fn given(&self, record: &Record) -> Option<GivenBack> {
+        let Self::RunAgain {
+            repeats_steps,
+            renews_keys,
+        } = *self
+        else {
+            return None;
+        };
+        Some(GivenBack {
+            attempt: record.attempt,
+            new_keys: renews_keys,
+            repeats_steps,
+        })
+    }
+
     /// Tells whether the record is what this ending makes of one.
     fn is_reached(&self, record: &Record) -> bool {
         match self {
@@ -107,14 +123,13 @@ impl Order {
     ) -> Result<Option<Act>, String> {
         let mut acts = acts(&record.journal);
         acts.retain(|act| act.act == self.act.act);
-        let how = |act: &Act| GivenBack::by(act, record);
         let of_the_reason = acts.iter().rfind(|act| act.reason == self.act.reason);
-        let is_waiting = |act: &&Act| how(act).is_some_and(|how| how.waits(record));
+        let is_waiting = |act: &&Act| act.given.is_some_and(|how| how.waits(record));
         let waiting = acts.last().filter(is_waiting);
         let is_same = |act: &&Act| {
             let same =
                 |how: GivenBack| how.new_keys == new_keys && how.repeats_steps == repeats_steps;
-            how(act).is_none_or(same)
+            act.given.is_none_or(same)
         };
         let mut before = of_the_reason.into_iter().chain(waiting);
         if let Some(act) = before.find(is_same) {
@@ -122,7 +137,7 @@ impl Order {
         }
         let words = |act: &Act| {
             let at = time::text(EpochMillis(act.at));
-            let how = how(act).map(|how| format!(" {how}")).unwrap_or_default();
+            let how = act.given.map(|how| format!(" {how}")).unwrap_or_default();
             format!("it was given back at {at} by `rerun{how}`")
         };
         match (waiting, of_the_reason) {
@@ -130,7 +145,7 @@ impl Order {
                 // Nothing has been done under what it asks in addition.
                 let adds =
                     |how: GivenBack| new_keys >= how.new_keys && repeats_steps >= how.repeats_steps;
-                if how(act).is_some_and(adds) {
+                if act.given.is_some_and(adds) {
                     return Ok(None);
                 }
                 Err(format!(
@@ -168,7 +183,7 @@ const SAGA: &str = "@saga";
 pub(crate) fn results(record: &Record) -> impl Iterator<Item = (&str, &StepEntry)> {
     let saga = record.journal.get(SAGA).map(|entry| (SAGA, entry));
     let steps = handlers_steps(record).chain(saga);
-    steps.filter(|(_, entry)| matches!(entry.state, StepState::Confirmed(StepResult::Text(_))))
+    steps.filter(|(_, entry)| matches!(entry.state, StepState::Confirmed(Ok(_))))
 }
 
 /// Returns the steps of the handler. An operator's act is none.
@@ -181,7 +196,7 @@ pub(crate) fn handlers_steps(record: &Record) -> impl Iterator<Item = (&str, &St
 /// Refuses a record whose next attempt would skip a step and get nothing for it: its result was
 /// erased.
 pub(crate) fn gives_results(record: &Record) -> Result<(), String> {
-    let erased = StepState::Confirmed(StepResult::Omitted(Omission::Redacted));
+    let erased = StepState::Confirmed(Err(Omission::Redacted));
     let steps = handlers_steps(record).filter(|(_, entry)| entry.state == erased);
     let names: Vec<&str> = steps.map(|(name, _)| name).collect();
     if names.is_empty() {
@@ -228,7 +243,7 @@ pub(crate) fn intervention(
     };
     // The record's knowledge of earlier attempts outlives the next one.
     let kept = record.expiration.max((now + KEPT).ceil_seconds());
-    let mut steps = Vec::new();
+    let (mut steps, mut act) = (Vec::new(), order.act.clone());
     let (end, expiration) = match &order.ending {
         Ending::Released => (released(), kept),
         Ending::Final {
@@ -246,13 +261,14 @@ pub(crate) fn intervention(
         Ending::StepSettled { step, state } => {
             let before = record.journal.get(step).cloned();
             let begun = before.unwrap_or_else(|| StepEntry::begun(None, now));
-            steps.push(StepNote::new(step, begun.ended(state.clone(), None, now)));
+            steps.push((step.clone(), begun.ended(state.clone(), None, now)));
             (released(), kept)
         }
         Ending::Redacted => {
-            let erased = StepState::Confirmed(StepResult::Omitted(Omission::Redacted));
+            let erased = StepState::Confirmed(Err(Omission::Redacted));
             let erase = |(name, entry): (&str, &StepEntry)| {
-                StepNote::new(name, entry.ended(erased.clone(), None, entry.at))
+                let erased = entry.ended(erased.clone(), None, entry.at);
+                (name.to_owned(), erased)
             };
             steps.extend(results(record).map(erase));
             let end = Ended::Final {
@@ -274,17 +290,11 @@ pub(crate) fn intervention(
             let again = again.map(|(name, entry)| {
                 let why = Some("rerun by an operator");
                 let entry = entry.ended(StepState::Failed, why, now);
-                StepNote::new(name, entry)
+                (name.to_owned(), entry)
             });
             steps.extend(again);
             steps.extend(renews_keys.then(|| record.journal.next_keys(now)));
-            let how = GivenBack {
-                at: order.act.at,
-                attempt: record.attempt,
-                new_keys: *renews_keys,
-                repeats_steps: *repeats_steps,
-            };
-            steps.push(how.note(&record.journal, now));
+            act.given = order.ending.given(record);
             (released(), kept)
         }
     };
@@ -292,15 +302,24 @@ pub(crate) fn intervention(
         // The record names it no more.
         steps.extend(Kept::note(record, now));
     }
-    steps.push(note(&record.journal, order.act.clone(), now));
+    steps.push(note(&record.journal, act, now));
     Intervention {
         id: id.clone(),
         seen: found.version.clone(),
         owner,
         expiration,
-        steps,
+        steps: steps.into_iter().collect(),
         end,
     }
+}
+
+/// Returns the record that was found, or the failure that it can't be understood.
+pub(crate) fn readable(found: &Found) -> Result<&Record, Failure> {
+    found.content.as_deref().map_err(|reason| {
+        Failure::usage(format!(
+            "the record can't be understood, so it is left alone: {reason}"
+        ))
+    })
 }
 
 /// Carries an order out, over exactly the record that was seen, and returns the record that it left.
@@ -320,21 +339,16 @@ pub async fn carry_out(
     now: EpochMillis,
     timeout: Duration,
 ) -> Result<Found, Failure> {
-    let record = found.content.as_deref().map_err(|reason| {
-        Failure::usage(format!(
-            "the record can't be understood, so it is left alone: {reason}"
-        ))
-    })?;
+    let record = readable(found)?;
     let owner = Owner::random().map_err(|error| Failure::usage(error.to_string()))?;
     let mut erased = "";
     let unanswered = |error: StoreError, erased: &str| {
-        if !error.is_transient() && erased.is_empty() {
-            return error.into();
-        }
-        let known = if error.is_transient() {
-            "It isn't known whether it was written"
-        } else {
-            "The record was left alone"
+        let is_transient = error.is_transient();
+        let error = Failure::from(error);
+        let known = match (is_transient, erased) {
+            (true, _) => "It isn't known whether it was written",
+            (false, "") => return error,
+            (false, _) => "The record was left alone",
         };
         Failure::Service {
             doing: format!("{} the record", order.act.act),

@@ -18,7 +18,8 @@ use crate::records::explain::SKEW_MARGIN;
 use crate::records::find::{Target, Which, find};
 use crate::records::get::no_record;
 use crate::records::open::held;
-use crate::records::operate::{Ending, Order, carry_out, left_by_redaction};
+use crate::records::operate::{Ending, Order, carry_out, left_by_redaction, readable};
+use crate::records::outcome::{is_http, is_response};
 use crate::records::view::{RecordView, State};
 use crate::time;
 
@@ -59,6 +60,7 @@ impl WhyArgs {
             by: self.by.clone(),
             reason: self.reason.clone(),
             left: None,
+            given: None,
         }
     }
 }
@@ -116,30 +118,29 @@ impl fmt::Display for Report {
 
 /// Looks the record up, checks that the order fits it, asks, and carries it out.
 ///
-/// `ending` makes the ending of the record that was found; `check` says why it can't be ended so. An
-/// order that was carried out before is not checked, and not carried out again.
+/// `ending` makes the ending of the record that was found; `check` returns the reason why it can't be
+/// ended so. An order that was carried out before is not checked, and not carried out again.
 pub(crate) async fn give(
     args: &OrderArgs,
     word: &str,
     context: &Context,
     ending: impl FnOnce(&Record, EpochMillis) -> Ending,
-    check: impl FnOnce(&RecordId, &Record) -> Result<(), String>,
+    check: impl FnOnce(&Record) -> Result<(), String>,
 ) -> Result<Exit, Failure> {
     let records = context.records().await?;
     let Target { id, found } = find(&args.which, &records, context).await?;
     let found = found.ok_or_else(|| no_record(&args.which, id.as_str(), &records))?;
     let now = records.now(context).await?;
     let before = RecordView::of(&id, &found, now, SKEW_MARGIN);
-    let record = found.content.as_deref().map_err(|reason| {
-        Failure::usage(format!(
-            "the record can't be understood, so it is left alone: {reason}"
-        ))
-    })?;
+    let is_expired = before.state == State::Expired;
+    let or_expired = |error: Failure| if is_expired { expired() } else { error };
+    let record = readable(&found).map_err(or_expired)?;
     let ending = ending(record, now);
     let mut act = args.why.act(word, now);
     if ending == Ending::Redacted {
         act.left = left_by_redaction(&id, record);
     }
+    act.given = ending.given(record);
     let order = Order { ending, act };
     let mut report = Report {
         act: order.act.clone(),
@@ -148,32 +149,24 @@ pub(crate) async fn give(
         before,
         after: None,
     };
-    let expired = || {
-        Failure::usage(
-            "the record has expired: the next delivery runs the handler, as for a new key, and no act on the record changes that"
-                .to_owned(),
-        )
+    let earlier = order.carried_out(record);
+    // The next delivery runs, whatever was done before; a rerun would decide nothing, either.
+    let decides_nothing = match order.ending {
+        Ending::Redacted => false,
+        Ending::RunAgain { .. } => true,
+        _ => matches!(earlier, Ok(Some(_))),
     };
-    let is_expired = State::of(&found, now, SKEW_MARGIN) == State::Expired;
-    // A rerun no longer decides the next attempt, whether it was carried out before or not.
-    if is_expired && matches!(order.ending, Ending::RunAgain { .. }) {
+    if is_expired && decides_nothing {
         return Err(expired());
     }
-    let earlier = order.carried_out(record);
     if let Ok(Some(act)) = earlier {
         report.act = act;
         report.after = Some(report.before.clone());
         context.output().report(&report)?;
         return Ok(Exit::Fine);
     }
-    let fits = earlier.and_then(|_| check(&id, record));
-    fits.map_err(|words| {
-        if is_expired {
-            expired()
-        } else {
-            Failure::Usage(words)
-        }
-    })?;
+    let fits = earlier.and_then(|_| check(record));
+    fits.map_err(|words| or_expired(Failure::Usage(words)))?;
     let live = live_until(&found, record, now);
     if let Some(until) = live.filter(|_| !args.while_live) {
         return Err(Failure::usage(format!(
@@ -186,6 +179,12 @@ pub(crate) async fn give(
     let held = held(&records, &id, Some(&found), context).await?;
     if let Some(words) = held.words() {
         return Err(Failure::usage(format!("{words}. Wait until it ends")));
+    }
+    let is_unread = is_unread_over_http(&id, &order.ending);
+    if is_unread {
+        note(
+            "By its name, the operation is one of the HTTP layer, which can't read this outcome: give --status and --body-file,              unless the handler runs without the layer",
+        );
     }
     if args.dry_run {
         context.output().report(&report)?;
@@ -201,6 +200,9 @@ pub(crate) async fn give(
             context,
             "Its attempt may still run: it loses the key, and what it does may happen twice. Are you sure?",
         )?;
+    }
+    if is_unread {
+        agree(context, "Does the handler run without the layer?")?;
     }
     let left = carry_out(
         &*records.store,
@@ -224,6 +226,25 @@ pub(crate) async fn give(
     report.after = Some(RecordView::of(&id, &left, now, SKEW_MARGIN));
     context.output().written(&report)?;
     Ok(Exit::Fine)
+}
+
+fn expired() -> Failure {
+    Failure::usage(
+        "the record has expired: the next delivery runs the handler, as for a new key, and no act on the record changes that",
+    )
+}
+
+/// Tells whether duplicates can't read the outcome, if the operation is one of the HTTP layer.
+fn is_unread_over_http(id: &RecordId, ending: &Ending) -> bool {
+    let Ending::Final {
+        status: Status::Completed,
+        outcome,
+        ..
+    } = ending
+    else {
+        return false;
+    };
+    is_http(id) && !is_response(outcome)
 }
 
 /// Returns the time at which the lease of an attempt that may still run ends; where another library

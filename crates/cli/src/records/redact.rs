@@ -24,7 +24,7 @@ pub struct Args {
 /// When the record has no outcome, or moved.
 pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     let ending = |_: &Record, _| Ending::Redacted;
-    give(&args.order, "redact", context, ending, |_, record| {
+    give(&args.order, "redact", context, ending, |record| {
         if record.status == Status::InProgress {
             return Err("the record has no outcome: complete it, or fail it".to_owned());
         }

@@ -24,7 +24,7 @@ pub struct Args {
 /// When the record is completed or released already, is live, or moved.
 pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     let ending = |_: &Record, _| Ending::Released;
-    give(&args.order, "release", context, ending, |_, record| {
+    give(&args.order, "release", context, ending, |record| {
         if record.is_released() {
             return Err(
                 "the record is released already: the next delivery runs, or a step of it waits, which `settle-step` ends; `explain` says which".to_owned(),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use indicatif::ProgressBar;
 use lambda_idempotency::protocol::journal::StepState;
-use lambda_idempotency::protocol::record::{Found, Record, Status};
+use lambda_idempotency::protocol::record::{Record, Status};
 use lambda_idempotency::{EpochMillis, RecordId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -34,6 +34,9 @@ use crate::records::view::State;
 use crate::time;
 
 pub(super) const WORD: &str = "rerun";
+/// The most bytes of an operation's name that no longer name has in its ids: they are cut at 255 bytes, or
+/// where the character begins that goes beyond.
+const MOST_BYTES: usize = 251;
 
 /// The arguments of `rerun`.
 #[derive(Debug, clap::Args)]
@@ -204,10 +207,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
             while_live: false,
         };
         let ending = |_: &Record, _| args.ending();
-        return give(&order, WORD, context, ending, |_, record| {
-            args.check(record)
-        })
-        .await;
+        let check = |record: &Record| args.check(record);
+        return give(&order, WORD, context, ending, check).await;
     }
     if args.which.times().is_some_and(|times| times.is_empty()) {
         return Err(Failure::usage(
@@ -233,7 +234,7 @@ impl Args {
         }
     }
 
-    /// Says why a record can't run again.
+    /// Returns the reason why a record can't run again, where there is one.
     fn check(&self, record: &Record) -> Result<(), String> {
         // A rerun whose attempts fail may be given again, in another way.
         let is_rerun =
@@ -321,6 +322,13 @@ async fn filtered(
     records: &Records,
     context: &Context,
 ) -> Result<Vec<RecordId>, Failure> {
+    let which = &args.which;
+    let operation = which.operation.as_deref().unwrap_or_default();
+    if operation.len() > MOST_BYTES {
+        return Err(Failure::usage(
+            "an id has at most 255 bytes of its operation's name, so that longer names may look the same: give the ids by --from",
+        ));
+    }
     let namespace = context.global().namespace.as_deref();
     let namespace = needed(namespace, "the id of each record that the filter takes")?;
     if let Place::Redis(redis) = &records.place
@@ -333,8 +341,6 @@ async fn filtered(
     let cost = cost(records, context).await?;
     note(&cost);
     agree(context, "Go on?")?;
-    let which = &args.which;
-    let operation = which.operation.as_deref().unwrap_or_default();
     let (mut ids, mut before) = (Vec::new(), 0);
     let now = records.now(context).await?;
     let order = Order {
@@ -460,6 +466,11 @@ async fn give_one(
     let Some(found) = records.store.load(id, context.deadline()).await? else {
         return left("there is no record");
     };
+    if State::of(&found, now, SKEW_MARGIN) == State::Expired {
+        return left(
+            "the record has expired: the next delivery runs anyway, with the keys that it had first",
+        );
+    }
     let Ok(record) = found.content.as_deref() else {
         return left("the record can't be understood");
     };
@@ -467,11 +478,6 @@ async fn give_one(
         ending: args.ending(),
         act: args.why.act(WORD, now),
     };
-    if is_expired(&found, now) {
-        return left(
-            "the record has expired: the next delivery runs anyway, with the keys that it had first",
-        );
-    }
     let before = order.carried_out(record);
     if let Ok(Some(act)) = before {
         return Ok((Done::Before, Some(time::text(EpochMillis(act.at)))));
@@ -495,8 +501,4 @@ async fn give_one(
         Err(Failure::Moved(words)) => left(&words),
         Err(error) => Err(error),
     }
-}
-
-fn is_expired(found: &Found, now: EpochMillis) -> bool {
-    State::of(found, now, SKEW_MARGIN) == State::Expired
 }

@@ -1,4 +1,4 @@
-//! Looks for a record by a part of its hash, and says what a scan costs before it begins.
+//! Looks for a record by a part of its hash, and prints what a scan costs before it begins.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use sqlx::{AssertSqlSafe, PgPool, Row};
 use crate::ask::agree;
 use crate::connect::{Place, Records, Table};
 use crate::context::Context;
-use crate::failure::{Failure, words};
+use crate::failure::{Failure, denied, missing, words};
 use crate::output::{counted, note};
 use crate::records::list::{is_elsewhere, is_of_operation};
 use crate::records::open::AS_THE_STORE;
@@ -131,12 +131,8 @@ where
 {
     let name = &table.name;
     let reason = match error.code() {
-        Some("ResourceNotFoundException") => {
-            format!("the table `{name}` is not there: look at --table, --region and --profile")
-        }
-        Some("AccessDeniedException") => {
-            format!("access denied: allow your role {action} on the table `{name}`")
-        }
+        Some("ResourceNotFoundException") => missing(name),
+        Some("AccessDeniedException") => denied(action, name),
         Some("ProvisionedThroughputExceededException" | "ThrottlingException") => {
             "throttled: try again when the table is less busy".to_owned()
         }

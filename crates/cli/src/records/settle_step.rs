@@ -1,6 +1,6 @@
-//! `settle-step`: says of a step that waits for an operator whether its effect happened.
+//! `settle-step`: settles a step that waits for an operator: its effect happened, or not.
 
-use lambda_idempotency::protocol::journal::{MAX_STEP_RESULT_BYTES, StepResult, StepState};
+use lambda_idempotency::protocol::journal::{MAX_STEP_RESULT_BYTES, StepState};
 use lambda_idempotency::protocol::record::Record;
 
 use crate::context::Context;
@@ -41,8 +41,8 @@ pub struct StepArgs {
     pub failed: Option<String>,
 }
 
-/// Says of a step that was pending when its attempt died whether its effect happened, and gives the
-/// key back.
+/// Settles a step that was pending when its attempt died, as one whose effect happened or didn't, and
+/// gives the key back.
 ///
 /// # Errors
 ///
@@ -62,7 +62,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         step: step.clone(),
         state,
     };
-    give(&args.order, &word, context, ending, |_, record| {
+    give(&args.order, &word, context, ending, |record| {
         not_final(record)?;
         let known: Vec<&str> = handlers_steps(record).map(|(name, _)| name).collect();
         match record.journal.get(step).map(|entry| &entry.state) {
@@ -84,5 +84,5 @@ fn confirmed(result: Option<&str>) -> Result<StepState, Failure> {
             text.len()
         )));
     }
-    Ok(StepState::Confirmed(StepResult::Text(text)))
+    Ok(StepState::Confirmed(Ok(text)))
 }

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use lambda_idempotency::protocol::journal::{StepEntry, StepResult, StepState};
-use lambda_idempotency::protocol::record::{Found, Owner, Record, Status};
-use lambda_idempotency::{EpochMillis, Fingerprint, RecordId, SagaStatus};
+use lambda_idempotency::protocol::journal::{StepEntry, StepState};
+use lambda_idempotency::protocol::record::{Found, Owner, Record, Takeover};
+use lambda_idempotency::protocol::{Asking, Decision, Rules, decide};
+use lambda_idempotency::{EpochMillis, Fingerprint, OnCrash, RecordId, SagaStatus};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -38,22 +39,22 @@ pub enum State {
 impl State {
     /// The state of a record at this time, for clocks that differ by no more than the margin.
     pub(crate) fn of(found: &Found, now: EpochMillis, margin: std::time::Duration) -> Self {
-        let Ok(record) = &found.content else {
-            return Self::Unreadable;
+        let rules = Rules {
+            on_crash: OnCrash::Interrupt,
+            max_attempts: None,
+            skew_margin: margin,
         };
-        let lease_end = record.lease.map(|lease| match record.owner {
-            Some(_) => lease,
-            None => lease + margin,
-        });
-        let lease_is_over = lease_end.is_none_or(|end| now >= end);
-        let is_final = record.status != Status::InProgress;
-        let gone = record.expiration.to_millis() + margin;
-        match record.status {
-            _ if now >= gone && (is_final || lease_is_over) => Self::Expired,
-            Status::Completed => Self::Completed,
-            Status::Failed => Self::Failed,
-            _ if record.is_released() => Self::Released,
-            _ if lease_is_over && record.lease.is_some() => Self::Stuck,
+        let other = another(Some(found));
+        match decide(Some(found), Asking::new(&other, None, now), &rules) {
+            Decision::TakeOver {
+                mode: Takeover::Fresh,
+                ..
+            } => Self::Expired,
+            Decision::TakeOver { .. } => Self::Released,
+            Decision::Replay(_) => Self::Completed,
+            Decision::ReplayFailure(_) => Self::Failed,
+            Decision::Interrupted { .. } => Self::Stuck,
+            Decision::Unreadable(_) => Self::Unreadable,
             _ => Self::InProgress,
         }
     }
@@ -81,6 +82,12 @@ impl State {
     }
 }
 
+/// Another owner than the record's: the one of a delivery, which is a new attempt.
+pub(crate) fn another(found: Option<&Found>) -> Owner {
+    let owner = found.and_then(|found| found.version.owner.as_deref());
+    Owner::from_stored(format!("not {}", owner.unwrap_or_default()))
+}
+
 /// A step of a record.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct StepView {
@@ -102,7 +109,7 @@ pub struct StepView {
 impl StepView {
     fn of(name: &str, entry: &StepEntry) -> Self {
         let (state, result) = match &entry.state {
-            StepState::Confirmed(StepResult::Text(text)) => {
+            StepState::Confirmed(Ok(text)) => {
                 // A result that is no JSON is shown as a text.
                 let quoted = || Json::of(&Value::String(text.clone()).to_string());
                 ("confirmed", Json::of(text).or_else(quoted))

@@ -2,7 +2,6 @@
 //! none. `RECORDS=100000` audits ten thousand of them.
 
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,12 +9,14 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, AttributeValue, BillingMode, GlobalSecondaryIndex, KeySchemaElement,
-    KeyType, Projection, ProjectionType, PutRequest, ScalarAttributeType, WriteRequest,
+    KeyType, Projection, ProjectionType, ScalarAttributeType,
 };
-use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 
-use crate::support::{Said, command, dynamodb, on, run, size, table};
+use crate::support::{
+    self, Item, Said, Scratch, command, dynamodb, item, number, on, put_all, run, size, table,
+    table_with, text,
+};
 
 fn records() -> usize {
     size("RECORDS", 10_000) / 10
@@ -25,22 +26,18 @@ fn id(number: usize) -> String {
     format!("payments#charge#{number:064x}")
 }
 
-type Record = Vec<(&'static str, AttributeValue)>;
+fn record(count: usize) -> Item {
+    record_with(count, json!({"payment": format!("p-{count}")}).to_string())
+}
 
-fn record(number: usize) -> Record {
-    let text = |text: String| AttributeValue::S(text);
-    let count = |number: i64| AttributeValue::N(number.to_string());
-    vec![
-        ("id", text(id(number))),
-        ("status", text("COMPLETED".to_owned())),
-        ("owner", text("0f".to_owned())),
-        ("attempt", count(1)),
-        ("data", text(format!("{{\"payment\":\"p-{number}\"}}"))),
-        ("started_at", count(1_700_000_000_000)),
-        ("completed_at", count(1_700_000_000_000)),
-        ("expiration", count(4_000_000_000)),
-        ("v", count(1)),
-    ]
+fn record_with(count: usize, outcome: String) -> Item {
+    let then = 1_700_000_000_000_u64;
+    let own = [
+        ("data", text(outcome)),
+        ("started_at", number(then)),
+        ("completed_at", number(then)),
+    ];
+    support::record(id(count), "COMPLETED", own)
 }
 
 /// The effects of a payment: up to seven payments have none, up to five two.
@@ -52,62 +49,31 @@ fn effects(number: usize, planted: bool) -> usize {
     }
 }
 
-async fn put_all(table: &str, items: impl Iterator<Item = Record>) {
-    let request = |item: Record| {
-        let put = item
-            .into_iter()
-            .fold(PutRequest::builder(), |put, (name, value)| {
-                put.item(name, value)
-            });
-        WriteRequest::builder()
-            .put_request(put.build().unwrap())
-            .build()
-    };
-    let requests: Vec<_> = items.map(request).collect();
-    let client = dynamodb().client();
-    let batches = requests.chunks(25).map(|batch| {
-        let write = client
-            .batch_write_item()
-            .request_items(table, batch.to_vec());
-        async move {
-            let left = write.send().await.unwrap().unprocessed_items;
-            assert!(left.is_none_or(|left| left.is_empty()));
-        }
-    });
-    stream::iter(batches)
-        .for_each_concurrent(8, |batch| batch)
-        .await;
-}
-
 /// A table of records and one of their effects, whose attribute `payment` names the payment.
 async fn world(count: usize, planted: bool, key: &str) -> (String, String) {
-    let (records, ledger) = (table().await, format!("ledger-{}", fastrand::u64(..)));
-    dynamodb()
-        .create_table(&ledger, &[key, "entry"])
-        .await
-        .unwrap();
+    let (records, ledger) = (table().await, table_with(&[key, "entry"]).await);
     put_all(&records, (0..count).map(record)).await;
     let entries = (0..count)
         .flat_map(|number| (0..effects(number, planted)).map(move |entry| (number, entry)));
-    let text = |text: String| AttributeValue::S(text);
     let items = entries.map(|(number, entry)| {
-        let mut item = vec![
+        item([
+            ("account", text(format!("a-{number}"))),
             ("payment", text(format!("p-{number}"))),
             ("entry", text(format!("e-{entry}"))),
-        ];
-        if key != "payment" {
-            item.push(("account", text(format!("a-{number}"))));
-        }
-        item
+        ])
     });
     put_all(&ledger, items).await;
     (records, ledger)
 }
 
-async fn audit(records: &str, ledger: &str, words: &[&str]) -> Said {
-    let effects = ["--effects-table", ledger, "--effects-attribute", "payment"];
-    let key = ["audit", "--json", "--effect-key", "/payment"];
-    on(records, &[&key[..], &effects, words].concat()).await
+fn effects_in(ledger: &str) -> String {
+    format!("--effects-table {ledger} --effects-attribute payment")
+}
+
+async fn audit(records: &str, ledger: &str, words: &str) -> Said {
+    let effects = effects_in(ledger);
+    let line = format!("audit --json --effect-key /payment {effects} {words}");
+    on(records, &line).await
 }
 
 fn counts(said: &Said) -> [u64; 3] {
@@ -125,9 +91,7 @@ async fn what_is_planted_is_found_and_nothing_else() {
     // By queries, where the name is the partition key, and by a scan, where it is not.
     for (count, key) in [(records(), "payment"), (records() / 5, "account")] {
         let (records, ledger) = world(count, true, key).await;
-        let said = audit(&records, &ledger, &["--show", "100"])
-            .await
-            .ended_with(1);
+        let said = audit(&records, &ledger, "--show 100").await.ended_with(1);
         let with = |wanted| (0..count).filter(move |number| effects(*number, true) == wanted);
         let found = [count, with(0).count(), with(2).count()].map(|count| count as u64);
         assert_eq!(counts(&said), found, "{said:?}");
@@ -153,43 +117,25 @@ async fn what_is_planted_is_found_and_nothing_else() {
 async fn nothing_is_found_where_all_is_well() {
     let count = self::records();
     let (records, ledger) = world(count, false, "payment").await;
-    let said = audit(&records, &ledger, &[]).await.ended_with(0);
+    let said = audit(&records, &ledger, "").await.ended_with(0);
     assert_eq!(counts(&said), [count as u64, 0, 0]);
-    let said = audit(&records, &ledger, &["--sample", "300", "--seed", "7"])
+    let said = audit(&records, &ledger, "--sample 300 --seed 7").await;
+    assert_eq!(counts(&said.ended_with(0))[0], 300);
+    let effects = effects_in(&ledger);
+    let refusal = format!("{count} records don't tell which effect is theirs");
+    on(&records, &format!("audit --effect-key /nothing {effects}"))
         .await
-        .ended_with(0);
-    assert_eq!(counts(&said)[0], 300);
-    on(
-        &records,
-        &[
-            "audit",
-            "--effect-key",
-            "/nothing",
-            "--effects-table",
-            &ledger,
-            "--effects-attribute",
-            "payment",
-        ],
-    )
-    .await
-    .refused(
-        1,
-        &format!("{count} records don't tell which effect is theirs"),
-    );
+        .refused(1, &refusal);
 }
 
 #[tokio::test]
 async fn an_audit_that_could_compare_too_little_knows_nothing() {
     for (judged, not_judged, code) in [(90, 10, 0), (89, 11, 1), (1, 99, 1)] {
         let (records, ledger) = world(judged, false, "payment").await;
-        let nameless = (judged..judged + not_judged).map(|number| {
-            let mut record = record(number);
-            record.retain(|(name, _)| *name != "data");
-            record.push(("data", AttributeValue::S("{}".to_owned())));
-            record
-        });
+        let nameless = judged..judged + not_judged;
+        let nameless = nameless.map(|number| record_with(number, "{}".to_owned()));
         put_all(&records, nameless).await;
-        let said = audit(&records, &ledger, &[]).await.ended_with(code);
+        let said = audit(&records, &ledger, "").await.ended_with(code);
         assert_eq!(counts(&said), [judged as u64, 0, 0]);
         assert_eq!(said.json()["blind"], code == 1);
     }
@@ -198,25 +144,16 @@ async fn an_audit_that_could_compare_too_little_knows_nothing() {
 /// A text that is too long for a key names no item, and stops nothing.
 #[tokio::test]
 async fn a_name_of_any_length_is_compared() {
-    let records = table().await;
+    let (records, ledger) = (table().await, table_with(&["payment"]).await);
     let longest = "x".repeat(2_048);
-    let ledger = format!("ledger-{}", fastrand::u64(..));
-    dynamodb()
-        .create_table(&ledger, &["payment"])
-        .await
-        .unwrap();
     let names = [String::new(), longest.clone(), format!("{longest}x")];
-    let record = |(number, name): (usize, &String)| {
-        let mut record = record(number);
-        record.retain(|(name, _)| *name != "data");
-        let outcome = json!({ "payment": name }).to_string();
-        record.push(("data", AttributeValue::S(outcome)));
-        record
-    };
-    put_all(&records, names.iter().enumerate().map(record)).await;
-    let effect = vec![("payment", AttributeValue::S(longest))];
-    put_all(&ledger, std::iter::once(effect)).await;
-    let said = audit(&records, &ledger, &[]).await.ended_with(1);
+    let items = names.iter().enumerate().map(|(place, name)| {
+        let outcome = json!({ "payment": name });
+        record_with(place, outcome.to_string())
+    });
+    put_all(&records, items).await;
+    put_all(&ledger, [item([("payment", text(longest))])]).await;
+    let said = audit(&records, &ledger, "").await.ended_with(1);
     assert_eq!(counts(&said), [3, 2, 0], "{said:?}");
     let ids = said.json()["missing"]["ids"].clone();
     let mut ids: Vec<_> = ids.as_array().unwrap().iter().map(Value::as_str).collect();
@@ -228,19 +165,18 @@ async fn a_name_of_any_length_is_compared() {
 async fn an_audit_that_compared_nothing_knows_nothing() {
     let (records, ledger) = world(20, false, "payment").await;
     for words in [
-        ["--operation", "refund"],
-        ["--namespace", "payment"],
-        ["--since", "2024-01-01T00:00:00Z"],
-        ["--settled-for", "99years"],
-        ["--sample", "0"],
+        "--operation refund",
+        "--namespace payment",
+        "--since 2024-01-01T00:00:00Z",
+        "--settled-for 99years",
+        "--sample 0",
     ] {
-        let said = audit(&records, &ledger, &words).await.ended_with(1);
-        assert_eq!(counts(&said), [0, 0, 0], "{words:?}");
+        let said = audit(&records, &ledger, words).await.ended_with(1);
+        assert_eq!(counts(&said), [0, 0, 0], "{words}");
     }
     let empty = table().await;
-    let effects = ["--effects-table", &ledger, "--effects-attribute", "payment"];
-    let words = [&["audit", "--effect-key", "/payment"][..], &effects].concat();
-    on(&empty, &words)
+    let effects = effects_in(&ledger);
+    on(&empty, &format!("audit --effect-key /payment {effects}"))
         .await
         .refused(1, "nothing was compared: look at --table");
 }
@@ -255,14 +191,11 @@ const NUMBERS: [&str; 3] = [
 #[tokio::test]
 async fn an_effect_is_named_by_a_number_to_its_last_digit() {
     let records = table().await;
-    let record = |(number, name): (usize, &&str)| {
-        let mut record = record(number);
-        record.retain(|(name, _)| *name != "data");
-        let outcome = format!("{{\"payment\": {name}}}");
-        record.push(("data", AttributeValue::S(outcome)));
-        record
-    };
-    put_all(&records, NUMBERS.iter().enumerate().map(record)).await;
+    let items = NUMBERS
+        .iter()
+        .enumerate()
+        .map(|(place, name)| record_with(place, format!("{{\"payment\": {name}}}")));
+    put_all(&records, items).await;
     // The first has no effect. By queries, where the name is the partition key, and by a scan, where it is not.
     for key in ["payment", "account"] {
         let ledger = format!("ledger-{}", fastrand::u64(..));
@@ -277,19 +210,12 @@ async fn an_effect_is_named_by_a_number_to_its_last_digit() {
         let create = create.key_schema(hash.build().unwrap());
         let create = create.attribute_definitions(kind.build().unwrap());
         create.send().await.unwrap();
-        let effect = |(number, name): (usize, &&str)| {
-            vec![
-                ("payment", AttributeValue::N((*name).to_owned())),
-                ("account", AttributeValue::N(number.to_string())),
-            ]
-        };
-        let effects: Vec<_> = NUMBERS[1..].iter().enumerate().map(effect).collect();
-        let effects = effects.into_iter().map(|mut effect| {
-            effect.truncate(if key == "payment" { 1 } else { 2 });
-            effect
-        });
+        let effects = NUMBERS[1..]
+            .iter()
+            .enumerate()
+            .map(|(place, name)| item([("payment", number(name)), ("account", number(place))]));
         put_all(&ledger, effects).await;
-        let said = audit(&records, &ledger, &[]).await.ended_with(1);
+        let said = audit(&records, &ledger, "").await.ended_with(1);
         assert_eq!(counts(&said), [3, 1, 0], "{key}: {said:?}");
         assert_eq!(said.json()["missing"]["ids"][0], id(0), "{said:?}");
     }
@@ -318,7 +244,7 @@ async fn an_effect_that_an_index_lacks_is_not_missing() {
         if has_another {
             indexes.push(index("b-whole", vec![payment()]));
         }
-        let text = |name: &str| {
+        let of_text = |name: &str| {
             let attribute = AttributeDefinition::builder().attribute_name(name);
             let attribute = attribute.attribute_type(ScalarAttributeType::S);
             attribute.build().unwrap()
@@ -327,46 +253,48 @@ async fn an_effect_that_an_index_lacks_is_not_missing() {
         let create = create
             .billing_mode(BillingMode::PayPerRequest)
             .key_schema(key("account", KeyType::Hash))
-            .set_attribute_definitions(Some(["account", "payment", "shipped_at"].map(text).into()))
+            .set_attribute_definitions(Some(
+                ["account", "payment", "shipped_at"].map(of_text).into(),
+            ))
             .set_global_secondary_indexes(Some(indexes));
         create.send().await.unwrap();
         let effects = (0..3).map(|number| {
-            let text = |text: String| AttributeValue::S(text);
-            let mut effect = vec![
+            let mut effect = item([
                 ("account", text(format!("a-{number}"))),
                 ("payment", text(format!("p-{number}"))),
-                ("shipped_at", text("2026-01-01".to_owned())),
-            ];
-            effect.truncate(if number == 2 { 2 } else { 3 });
+            ]);
+            if number < 2 {
+                effect.insert("shipped_at".to_owned(), text("2026-01-01"));
+            }
             effect
         });
         put_all(&ledger, effects).await;
-        let said = audit(&records, &ledger, &[]).await.ended_with(0);
+        let said = audit(&records, &ledger, "").await.ended_with(0);
         assert_eq!(counts(&said), [3, 0, 0], "{has_another}: {said:?}");
     }
 }
 
 /// An export as DynamoDB writes it, of the first records.
-fn export(count: usize) -> PathBuf {
+fn export(count: usize) -> Scratch {
     let records: Vec<_> = (0..count).map(record).collect();
     export_of(&records)
 }
 
-fn export_of(records: &[Record]) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("cli-export-{}", fastrand::u64(..)));
-    std::fs::create_dir_all(folder.join("data")).unwrap();
+fn export_of(records: &[Item]) -> Scratch {
+    let folder = Scratch::folder();
+    std::fs::create_dir(folder.join("data")).unwrap();
     let mut manifest = Vec::new();
     for (part, records) in records.chunks(100).enumerate() {
         let name = format!("part{part}.json.gz");
         let mut file = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         for record in records {
-            let attribute = |(name, value): &(&str, AttributeValue)| {
+            let attribute = |(name, value): (&String, &AttributeValue)| {
                 let value = match value {
                     AttributeValue::S(text) => json!({ "S": text }),
                     AttributeValue::N(number) => json!({ "N": number }),
                     other => panic!("{other:?}"),
                 };
-                ((*name).to_owned(), value)
+                (name.clone(), value)
             };
             let item: serde_json::Map<_, _> = record.iter().map(attribute).collect();
             writeln!(file, "{}", json!({ "Item": item })).unwrap();
@@ -381,10 +309,10 @@ fn export_of(records: &[Record]) -> PathBuf {
 }
 
 pub(crate) const COUNTS_ONE: &str =
-    "sed 's/.*\"id\":\"\\([^\"]*\\)\".*/{\"id\":\"\\1\",\"effects\":1}/'";
+    r#"sed "s/.*\"id\":\"\([^\"]*\)\".*/{\"id\":\"\1\",\"effects\":1}/""#;
 
-async fn by_command(place: &str, effects: &str) -> Said {
-    let mut command = command(&["audit", "--json", "--effect-key", "hash", "--export", place]);
+async fn by_command(export: &str, effects: &str) -> Said {
+    let mut command = command(&format!("audit --json --effect-key hash --export {export}"));
     command.args(["--effects-command", effects]);
     Said::of(&command.output().await.unwrap())
 }
@@ -393,15 +321,13 @@ async fn by_command(place: &str, effects: &str) -> Said {
 #[tokio::test]
 async fn a_record_that_has_expired_is_not_compared() {
     let (records, ledger) = world(20, false, "payment").await;
-    let expired = (20..25).map(|number| {
-        let mut record = record(number);
-        record.retain(|(name, _)| *name != "expiration");
-        let then = AttributeValue::N("1700000001".to_owned());
-        record.push(("expiration", then));
+    let expired = (20..25).map(|count| {
+        let mut record = record(count);
+        record.insert("expiration".to_owned(), number(1_700_000_001));
         record
     });
     put_all(&records, expired).await;
-    let said = audit(&records, &ledger, &[]).await.ended_with(0);
+    let said = audit(&records, &ledger, "").await.ended_with(0);
     assert_eq!(counts(&said), [20, 0, 0]);
 }
 
@@ -411,57 +337,46 @@ async fn records_under_another_partition_value_are_not_compared() {
     let (_, ledger) = world(20, false, "payment").await;
     let under = |value: &str, number: usize| {
         let mut record = record(number);
-        record[0].0 = "sk";
-        record.push(("pk", AttributeValue::S(value.to_owned())));
+        let id = record.remove("id").unwrap();
+        record.extend(item([("sk", id), ("pk", text(value))]));
         record
     };
     let mine = (0..20).map(|number| under("mine", number));
     let theirs = (20..25).map(|number| under("theirs", number));
-    let records: Vec<Record> = mine.chain(theirs).collect();
-    let table = format!("cli-{:016x}", fastrand::u64(..));
-    dynamodb()
-        .create_table(&table, &["pk", "sk"])
-        .await
-        .unwrap();
+    let records: Vec<Item> = mine.chain(theirs).collect();
+    let table = table_with(&["pk", "sk"]).await;
     put_all(&table, records.iter().cloned()).await;
     let folder = export_of(&records);
-    let layout = ["--partition-key", "pk", "--sort-key", "sk"];
-    let place = ["--partition-value", "mine"];
-    for source in [&[][..], &["--export", folder.to_str().unwrap()]] {
-        let words = [&layout[..], &place, source].concat();
-        let said = audit(&table, &ledger, &words).await.ended_with(0);
-        assert_eq!(counts(&said), [20, 0, 0], "{source:?}");
-        said.refused(0, "5 items have another key or partition value");
+    for (value, source, found, others) in [
+        ("mine", String::new(), [20, 0, 0], 5),
+        ("mine", format!("--export {folder}"), [20, 0, 0], 5),
+        ("theirs", String::new(), [5, 5, 0], 20),
+    ] {
+        let layout = format!("--partition-key pk --sort-key sk --partition-value {value}");
+        let said = audit(&table, &ledger, &format!("{layout} {source}")).await;
+        assert_eq!(counts(&said), found, "{value} {source}");
+        let words = format!("{others} items have another key or partition value");
+        said.refused(i32::from(found[1] > 0), &words);
     }
-    let place = ["--partition-value", "theirs"];
-    let words = [&layout[..], &place].concat();
-    let said = audit(&table, &ledger, &words).await.ended_with(1);
-    assert_eq!(counts(&said), [5, 5, 0]);
-    said.refused(1, "20 items have another key or partition value");
 }
 
 #[tokio::test]
 async fn an_export_is_compared_by_a_command() {
     let folder = export(1_234);
-    let place = folder.to_str().unwrap();
-    assert_eq!(
-        counts(&by_command(place, COUNTS_ONE).await.ended_with(0)),
-        [1_234, 0, 0]
-    );
-    let none = COUNTS_ONE.replace("effects\":1", "effects\":0");
-    assert_eq!(
-        counts(&by_command(place, &none).await.ended_with(1)),
-        [1_234, 1_234, 0]
-    );
+    let place = &folder.to_string();
+    let none = COUNTS_ONE.replace(":1}", ":0}");
     // A line for each effect, next to each other or not.
     let twice = format!("{COUNTS_ONE} | awk '{{print; print}}'");
     let again =
         format!("{COUNTS_ONE} | awk '{{print; all = all $0 \"\\n\"}} END {{printf \"%s\", all}}'");
-    for effects in [&twice, &again] {
-        assert_eq!(
-            counts(&by_command(place, effects).await.ended_with(1)),
-            [1_234, 0, 1_234]
-        );
+    for (effects, code, found) in [
+        (COUNTS_ONE, 0, [1_234, 0, 0]),
+        (&none, 1, [1_234, 1_234, 0]),
+        (&twice, 1, [1_234, 0, 1_234]),
+        (&again, 1, [1_234, 0, 1_234]),
+    ] {
+        let said = by_command(place, effects).await.ended_with(code);
+        assert_eq!(counts(&said), found, "{effects}");
     }
     let stranger = format!("{COUNTS_ONE} | sed '$s/payments/other/'");
     by_command(place, &stranger)
@@ -489,16 +404,14 @@ async fn an_export_is_compared_by_a_command() {
 
 #[tokio::test]
 async fn a_command_that_does_not_end_is_stopped() {
-    let folder = export(10);
-    let place = folder.to_str().unwrap();
+    let export = export(10);
     for effects in [
         "sleep 1000",
         "cat; sleep 1000",
         "exec 0<&-; sleep 1000 | cat",
     ] {
-        let words = ["--effects-command", effects, "--timeout", "1s"];
-        let audit = ["audit", "--effect-key", "hash", "--export", place];
-        run(&[&audit[..], &words].concat())
+        let audit = format!("audit --effect-key hash --export {export} --timeout 1s");
+        run(&format!("{audit} --effects-command '{effects}'"))
             .await
             .refused(3, "did not end within 1s");
     }
@@ -506,7 +419,8 @@ async fn a_command_that_does_not_end_is_stopped() {
 
 /// Starts a bucket with an export, and returns its address. A request for `never` is noted, and gets
 /// no answer.
-async fn bucket(folder: PathBuf, never: &'static str, is_asked: Arc<AtomicBool>) -> String {
+async fn bucket(folder: Scratch, never: &'static str, is_asked: Arc<AtomicBool>) -> String {
+    let folder = Arc::new(folder);
     let files = axum::Router::new().fallback(move |uri: axum::http::Uri| {
         let path = uri
             .path()
@@ -531,22 +445,18 @@ async fn bucket(folder: PathBuf, never: &'static str, is_asked: Arc<AtomicBool>)
     url
 }
 
+/// The line of an audit of an export in a bucket, whose effects are all there.
+fn of_bucket(folder: &str, url: &str) -> String {
+    let export = format!("--export s3://{folder}/01-0f --endpoint-url {url}");
+    format!("audit --json --effect-key hash --effects-command '{COUNTS_ONE}' {export}")
+}
+
 /// The command has counted the first page of the records, and the second one isn't there yet.
 #[tokio::test]
 async fn an_audit_is_interrupted_between_two_runs_of_its_command() {
     let is_asked = Arc::new(AtomicBool::new(false));
     let url = bucket(export(250), "data/part1.json.gz", Arc::clone(&is_asked)).await;
-    let mut audit = command(&[
-        "audit",
-        "--effect-key",
-        "hash",
-        "--effects-command",
-        COUNTS_ONE,
-        "--export",
-        "s3://exports/AWSDynamoDB/01-0f",
-        "--endpoint-url",
-        &url,
-    ]);
+    let mut audit = command(&of_bucket("exports/AWSDynamoDB", &url));
     let audit = audit.stdout(Stdio::piped()).stderr(Stdio::piped());
     let audit = audit.spawn().unwrap();
     let minute = Duration::from_mins(1);
@@ -568,24 +478,10 @@ async fn an_audit_is_interrupted_between_two_runs_of_its_command() {
 #[tokio::test]
 async fn an_export_is_read_from_s3() {
     let url = bucket(export(250), "nothing", Arc::default()).await;
-    let place = [
-        "--export",
-        "s3://exports/AWSDynamoDB/01-0f",
-        "--endpoint-url",
-        &url,
-    ];
-    let words = [
-        "audit",
-        "--json",
-        "--effect-key",
-        "hash",
-        "--effects-command",
-        COUNTS_ONE,
-    ];
-    let said = run(&[&words[..], &place].concat()).await.ended_with(0);
+    let audit = of_bucket("exports/AWSDynamoDB", &url);
+    let said = run(&audit).await.ended_with(0);
     assert_eq!(counts(&said), [250, 0, 0]);
-    let place = ["--export", "s3://other/01-0f", "--endpoint-url", &url];
-    run(&[&words[..], &place].concat())
+    run(&of_bucket("other", &url))
         .await
         .refused(3, "manifest-files.json");
 }
@@ -593,24 +489,17 @@ async fn an_export_is_read_from_s3() {
 #[tokio::test]
 async fn what_is_no_effect_is_said() {
     let table = table().await;
-    let key = ["audit", "--effect-key"];
     for (words, refusal, code) in [
-        (&["payment"][..], "names no effect", 2),
-        (&["hash"], "required", 2),
-        (&["hash", "--effects-table", "t"], "--effects-attribute", 2),
+        ("payment", "names no effect", 2),
+        ("hash", "required", 2),
+        ("hash --effects-table t", "--effects-attribute", 2),
         (
-            &[
-                "hash",
-                "--effects-table",
-                "nowhere",
-                "--effects-attribute",
-                "a",
-            ],
+            "hash --effects-table nowhere --effects-attribute a",
             "nowhere",
             3,
         ),
     ] {
-        on(&table, &[&key[..], words].concat())
+        on(&table, &format!("audit --effect-key {words}"))
             .await
             .refused(code, refusal);
     }

@@ -8,32 +8,19 @@ mod wire;
 
 use serde_json::{Value, json};
 
-use crate::support::{Said, command, dynamodb, dynamodb_endpoint, table};
+use crate::support::{Said, Scratch, command, dynamodb, dynamodb_endpoint, findings, table};
 use wire::Wire;
 
-/// A misconfiguration: the word of its finding, and how it is planted.
-type Plant = (&'static str, fn(&mut Value));
+async fn doctor(wire: &Wire, table: &str, words: &str) -> Said {
+    let settings = format!("--asynchronous --retention 56days {words}");
+    doctor_of(wire, table, &settings).await
+}
 
-const SETTINGS: [&str; 2] = ["--retention", "56days"];
-
-/// By how much the clocks of the test may differ: the date of a reply is read when the machine has time for it.
-const MARGIN: [&str; 2] = ["--skew-margin", "10min"];
-
-async fn doctor(wire: &Wire, table: &str, words: &[&str]) -> Said {
-    let mut command = command(&[
-        "doctor",
-        "--json",
-        "--table",
-        table,
-        "--function",
-        "worker",
-        "--asynchronous",
-    ]);
-    command
-        .args(SETTINGS)
-        .args(MARGIN)
-        .args(words)
-        .env("AWS_ENDPOINT_URL", wire.url());
+async fn doctor_of(wire: &Wire, table: &str, settings: &str) -> Said {
+    // The clocks of the test may differ: the date of a reply is read when the machine has time for it.
+    let line = format!("doctor --json --table {table} --function worker --skew-margin 10min");
+    let mut command = command(&format!("{line} {settings}"));
+    command.env("AWS_ENDPOINT_URL", wire.url());
     if !wire.plays_dynamodb() {
         command.env("AWS_ENDPOINT_URL_DYNAMODB", dynamodb_endpoint());
     }
@@ -41,28 +28,16 @@ async fn doctor(wire: &Wire, table: &str, words: &[&str]) -> Said {
 }
 
 fn ids(said: &Said) -> Vec<String> {
-    let report = said.json();
-    let findings = report["findings"].as_array().unwrap();
-    findings
-        .iter()
-        .map(|finding| finding["id"].as_str().unwrap().to_owned())
-        .collect()
-}
-
-fn lock(text: &str) -> String {
-    let path = std::env::temp_dir().join(format!("cli-lock-{}", fastrand::u64(..)));
-    std::fs::write(&path, text).unwrap();
-    path.to_str().unwrap().to_owned()
+    findings(&said.json())
 }
 
 #[tokio::test]
 async fn a_sound_deployment_has_no_finding() {
     let wire = Wire::sound(true).await;
-    let lock = lock("version = 4\n[[package]]\nname = \"rustls\"\nversion = \"0.23.46\"\n");
-    let said = doctor(&wire, "idempotency", &["--cargo-lock", &lock])
-        .await
-        .ended_with(0);
-    let report = said.json();
+    let lock = "version = 4\n[[package]]\nname = \"rustls\"\nversion = \"0.23.46\"\n";
+    let lock = Scratch::with(lock);
+    let said = doctor(&wire, "idempotency", &format!("--cargo-lock {lock}")).await;
+    let report = said.ended_with(0).json();
     let fine = report["fine"].as_array().unwrap();
     // Each rule but that of a Kinesis stream's retention, which no API here tells.
     assert_eq!(fine.len(), 23, "{report:#}");
@@ -76,73 +51,93 @@ async fn a_sound_deployment_has_no_finding() {
 
 #[tokio::test]
 async fn each_planted_misconfiguration_is_found() {
-    let plants: [Plant; 19] = [
-        ("ttl-off", |it| {
-            it["ttl"]["TimeToLiveStatus"] = json!("DISABLED");
-        }),
-        ("ttl-attribute", |it| {
-            it["ttl"]["AttributeName"] = json!("ttl");
-        }),
-        ("key-schema", |it| {
-            it["table"]["KeySchema"] = json!([{"AttributeName": "pk", "KeyType": "HASH"}]);
-        }),
-        ("point-in-time-recovery", |it| {
-            it["recovery"] = json!("DISABLED");
-        }),
-        ("deletion-protection", |it| {
-            it["table"]["DeletionProtectionEnabled"] = json!(false);
-        }),
-        ("table-variable", |it| {
-            it["function"]["Environment"]["Variables"]["IDEMPOTENCY_TABLE"] = json!("other");
-        }),
-        ("kill-switch", |it| {
-            it["function"]["Environment"]["Variables"]["IDEMPOTENCY_DISABLED"] = json!(" Yes\n");
-        }),
-        ("missing-action", |it| {
-            it["denied"] = json!(["dynamodb:UpdateItem"]);
-        }),
-        ("async-destination", |it| it["destination"] = Value::Null),
-        ("mapping-disabled", |it| {
-            it["mappings"][0]["State"] = json!("Disabled");
-        }),
-        ("item-failures", |it| {
-            it["mappings"][1]["FunctionResponseTypes"] = json!([]);
-        }),
-        ("concurrency", |it| {
-            it["reserved"] = json!(2);
-        }),
-        ("visibility-timeout", |it| {
-            it["mappings"][0]["MaximumBatchingWindowInSeconds"] = json!(60);
-        }),
-        ("dead-letter-queue", |it| {
-            it["queues"]["payments"]["RedrivePolicy"] = json!("");
-        }),
-        ("dead-letter-retention", |it| {
-            it["queues"]["payments-dead"]["MessageRetentionPeriod"] = json!("345600");
-        }),
-        ("bisect", |it| {
-            it["mappings"][1]["BisectBatchOnFunctionError"] = json!(false);
-        }),
-        ("on-failure", |it| {
-            it["mappings"][1]["DestinationConfig"] = json!({"OnFailure": {}});
-        }),
-        ("clock", |it| {
-            it["date"] = json!("Sun, 06 Nov 1994 08:49:37 GMT");
-        }),
-        ("record-age", |it| {
-            it["mappings"][1]["MaximumRetryAttempts"] = json!(-1);
-            it["mappings"][1]["MaximumRecordAgeInSeconds"] = json!(-1);
-        }),
-    ];
-    for (id, plant) in plants {
-        let wire = Wire::sound(true).await;
-        wire.change(plant);
-        let said = doctor(&wire, "idempotency", &[]).await.ended_with(1);
-        assert_eq!(ids(&said), [id], "{said:?}");
-        doctor(&wire, "idempotency", &["--ignore", id])
-            .await
-            .ended_with(0);
+    for (id, place, planted) in [
+        ("ttl-off", "ttl/TimeToLiveStatus", json!("DISABLED")),
+        ("ttl-attribute", "ttl/AttributeName", json!("ttl")),
+        (
+            "key-schema",
+            "table/KeySchema",
+            json!([{"AttributeName": "pk", "KeyType": "HASH"}]),
+        ),
+        ("point-in-time-recovery", "recovery", json!("DISABLED")),
+        (
+            "deletion-protection",
+            "table/DeletionProtectionEnabled",
+            json!(false),
+        ),
+        (
+            "table-variable",
+            "function/Environment/Variables/IDEMPOTENCY_TABLE",
+            json!("other"),
+        ),
+        (
+            "kill-switch",
+            "function/Environment/Variables/IDEMPOTENCY_DISABLED",
+            json!(" Yes\n"),
+        ),
+        ("missing-action", "denied", json!(["dynamodb:UpdateItem"])),
+        ("async-destination", "destination", Value::Null),
+        ("mapping-disabled", "mappings/0/State", json!("Disabled")),
+        (
+            "item-failures",
+            "mappings/1/FunctionResponseTypes",
+            json!([]),
+        ),
+        ("concurrency", "reserved", json!(2)),
+        (
+            "visibility-timeout",
+            "mappings/0/MaximumBatchingWindowInSeconds",
+            json!(60),
+        ),
+        (
+            "dead-letter-queue",
+            "queues/payments/RedrivePolicy",
+            json!(""),
+        ),
+        (
+            "dead-letter-retention",
+            "queues/payments-dead/MessageRetentionPeriod",
+            json!("345600"),
+        ),
+        (
+            "bisect",
+            "mappings/1/BisectBatchOnFunctionError",
+            json!(false),
+        ),
+        (
+            "on-failure",
+            "mappings/1/DestinationConfig",
+            json!({"OnFailure": {}}),
+        ),
+        ("clock", "date", json!("Sun, 06 Nov 1994 08:49:37 GMT")),
+    ] {
+        assert_found(id, |it| *at(it, place) = planted).await;
     }
+    assert_found("record-age", |it| {
+        it["mappings"][1]["MaximumRetryAttempts"] = json!(-1);
+        it["mappings"][1]["MaximumRecordAgeInSeconds"] = json!(-1);
+    })
+    .await;
+}
+
+/// The value at this place of a deployment.
+fn at<'a>(deployment: &'a mut Value, place: &str) -> &'a mut Value {
+    let names = place.split('/');
+    names.fold(deployment, |it, name| match name.parse::<usize>() {
+        Ok(number) => &mut it[number],
+        Err(_) => &mut it[name],
+    })
+}
+
+/// Fails unless this change of a sound deployment is found, and nothing else is.
+async fn assert_found(id: &str, change: impl FnOnce(&mut Value)) {
+    let wire = Wire::sound(true).await;
+    wire.change(change);
+    let said = doctor(&wire, "idempotency", "").await.ended_with(1);
+    assert_eq!(ids(&said), [id], "{said:?}");
+    doctor(&wire, "idempotency", &format!("--ignore {id}"))
+        .await
+        .ended_with(0);
 }
 
 #[tokio::test]
@@ -153,7 +148,7 @@ async fn a_functions_dead_letter_queue_is_a_destination() {
         it["function"]["DeadLetterConfig"] =
             json!({"TargetArn": "arn:aws:sqs:eu-central-1:123456789012:worker-dead"});
     });
-    doctor(&wire, "idempotency", &[]).await.ended_with(0);
+    doctor(&wire, "idempotency", "").await.ended_with(0);
 }
 
 /// Amazon MQ reads no `batchItemFailures`: that it doesn't is no finding.
@@ -170,7 +165,7 @@ async fn a_broker_is_judged_by_what_it_has() {
                 "EventSourceArn": "arn:aws:mq:eu-central-1:123456789012:broker:jobs:b-0f",
             }]);
         });
-        let said = doctor(&wire, "idempotency", &[]).await.ended_with(code);
+        let said = doctor(&wire, "idempotency", "").await.ended_with(code);
         assert_eq!(ids(&said), found);
     }
 }
@@ -178,40 +173,30 @@ async fn a_broker_is_judged_by_what_it_has() {
 #[tokio::test]
 async fn what_the_code_sets_is_judged_too() {
     let wire = Wire::sound(true).await;
-    for (words, found) in [
-        (["--retention", "17days"], &["retention"][..]),
-        (["--failure-retention", "9min"], &["failure-retention"; 2]),
-        (["--failure-retention", "6h"], &["failure-retention"]),
-        (["--failure-retention", "7h"], &[]),
+    for (settings, found) in [
+        ("--retention 17days", &["retention"][..]),
+        (
+            "--retention 56days --failure-retention 9min",
+            &["failure-retention"; 2],
+        ),
+        (
+            "--retention 56days --failure-retention 6h",
+            &["failure-retention"],
+        ),
+        ("--retention 56days --failure-retention 7h", &[]),
     ] {
-        let mut command = command(&[
-            "doctor",
-            "--json",
-            "--table",
-            "idempotency",
-            "--function",
-            "worker",
-        ]);
-        command.args(if words[0] == "--retention" {
-            &words[..0]
-        } else {
-            &SETTINGS[..]
-        });
-        command.args(words).args(MARGIN);
-        command.env("AWS_ENDPOINT_URL", wire.url());
-        let said = Said::of(&command.output().await.unwrap());
-        assert_eq!(ids(&said), found, "{words:?}");
+        let said = doctor_of(&wire, "idempotency", settings).await;
+        assert_eq!(ids(&said), found, "{settings}");
     }
     let two = "[[package]]\nname = \"rustls\"\nversion = \"0.23.46\"\n[[package]]\nname = \"rustls\"\nversion = \"0.21.12\"\n";
-    let said = doctor(&wire, "idempotency", &["--cargo-lock", &lock(two)])
-        .await
-        .ended_with(1);
-    assert_eq!(ids(&said), ["tls-stack"]);
+    let lock = Scratch::with(two);
+    let said = doctor(&wire, "idempotency", &format!("--cargo-lock {lock}")).await;
+    assert_eq!(ids(&said.ended_with(1)), ["tls-stack"]);
     wire.change(|it| it["queues"]["payments"]["RedrivePolicy"] = json!(
         "{\"deadLetterTargetArn\":\"arn:aws:sqs:eu-central-1:123456789012:payments-dead\",\"maxReceiveCount\":3}"
     ));
     assert_eq!(
-        ids(&doctor(&wire, "idempotency", &[]).await),
+        ids(&doctor(&wire, "idempotency", "").await),
         ["receive-count"]
     );
 }
@@ -224,13 +209,13 @@ async fn a_table_that_is_named_by_its_arn_is_the_one_of_its_name() {
         it["function"]["FunctionArn"] =
             json!("arn:aws:lambda:eu-central-1:123456789012:function:worker");
     });
-    doctor(&wire, arn, &[]).await.ended_with(0);
+    doctor(&wire, arn, "").await.ended_with(0);
     wire.change(|it| {
         it["function"]["Environment"]["Variables"]["IDEMPOTENCY_TABLE"] =
             json!("arn:aws:dynamodb:eu-west-1:123456789012:table/idempotency");
     });
     for table in ["idempotency", arn] {
-        let said = doctor(&wire, table, &[]).await.ended_with(1);
+        let said = doctor(&wire, table, "").await.ended_with(1);
         assert_eq!(ids(&said), ["table-variable"]);
     }
 }
@@ -242,7 +227,7 @@ async fn the_table_is_asked_for_real() {
     wire.change(|it| {
         it["function"]["Environment"]["Variables"]["IDEMPOTENCY_TABLE"] = json!(table);
     });
-    let said = doctor(&wire, &table, &[]).await.ended_with(1);
+    let said = doctor(&wire, &table, "").await.ended_with(1);
     assert!(ids(&said).contains(&"ttl-off".to_owned()), "{said:?}");
     let ttl = aws_sdk_dynamodb::types::TimeToLiveSpecification::builder();
     let ttl = ttl
@@ -252,7 +237,7 @@ async fn the_table_is_asked_for_real() {
         .unwrap();
     let update = dynamodb().client().update_time_to_live().table_name(&table);
     update.time_to_live_specification(ttl).send().await.unwrap();
-    let said = doctor(&wire, &table, &["--ignore", "deletion-protection"]).await;
+    let said = doctor(&wire, &table, "--ignore deletion-protection").await;
     let said = said.ended_with(0);
     assert!(
         said.json()["fine"]
@@ -261,41 +246,25 @@ async fn the_table_is_asked_for_real() {
             .contains(&json!("ttl-attribute")),
         "{said:?}"
     );
-    let keys = [
-        "--partition-key",
-        "pk",
-        "--sort-key",
-        "sk",
-        "--partition-value",
-        "records",
-    ];
-    let said = doctor(&wire, &table, &keys).await.ended_with(1);
+    let keys = "--partition-key pk --sort-key sk --partition-value records";
+    let said = doctor(&wire, &table, keys).await.ended_with(1);
     assert!(ids(&said).contains(&"key-schema".to_owned()));
 }
 
 #[tokio::test]
 async fn what_may_not_be_asked_is_not_checked_and_says_what_to_allow() {
-    for (call, action) in [
-        (
-            "SimulatePrincipalPolicy",
-            "allow your role iam:SimulatePrincipalPolicy",
-        ),
-        (
-            "GetQueueAttributes",
-            "allow your role sqs:GetQueueAttributes",
-        ),
-        (
-            "DescribeContinuousBackups",
-            "allow your role dynamodb:DescribeContinuousBackups",
-        ),
-        (
-            "ListEventSourceMappings",
-            "allow your role lambda:ListEventSourceMappings",
-        ),
+    for action in [
+        "iam:SimulatePrincipalPolicy",
+        "sqs:GetQueueAttributes",
+        "dynamodb:DescribeContinuousBackups",
+        "lambda:ListEventSourceMappings",
     ] {
+        let (_, call) = action.split_once(':').unwrap();
         let wire = Wire::sound(true).await;
         wire.change(|it| it["forbidden"] = json!(call));
-        doctor(&wire, "idempotency", &[]).await.refused(0, action);
+        doctor(&wire, "idempotency", "")
+            .await
+            .refused(0, &format!("allow your role {action}"));
     }
 }
 
@@ -308,7 +277,7 @@ async fn variables_that_could_not_be_read_are_not_checked() {
             "Message": "Lambda was unable to decrypt your environment variables",
         }});
     });
-    let said = doctor(&wire, "idempotency", &[]).await;
+    let said = doctor(&wire, "idempotency", "").await;
     let said = said.refused(0, "unable to decrypt your environment variables");
     let report = said.json();
     let fine = report["fine"].as_array().unwrap();
@@ -334,7 +303,7 @@ async fn a_mapping_is_named_by_its_table_its_stream_or_its_id() {
             it["mappings"][1]["EventSourceArn"] = json!(arn);
             it["mappings"][1]["BisectBatchOnFunctionError"] = json!(false);
         });
-        let said = doctor(&wire, "idempotency", &[]).await.ended_with(1);
+        let said = doctor(&wire, "idempotency", "").await.ended_with(1);
         assert_eq!(ids(&said), ["bisect"]);
         assert_eq!(said.json()["findings"][0]["at"], name, "{said:?}");
     }
@@ -344,7 +313,7 @@ async fn a_mapping_is_named_by_its_table_its_stream_or_its_id() {
             "FunctionResponseTypes": ["ReportBatchItemFailures"],
         }]);
     });
-    let said = doctor(&wire, "idempotency", &[]).await;
+    let said = doctor(&wire, "idempotency", "").await;
     said.refused(1, "its mapping of 44444444 is disabled");
 }
 
@@ -352,7 +321,7 @@ async fn a_mapping_is_named_by_its_table_its_stream_or_its_id() {
 async fn mappings_that_may_be_an_aliass_are_not_checked() {
     let wire = Wire::sound(true).await;
     wire.change(|it| it["mappings"] = json!([]));
-    let said = doctor(&wire, "idempotency", &[]).await;
+    let said = doctor(&wire, "idempotency", "").await;
     said.refused(0, "--function NAME:ALIAS");
 }
 
@@ -360,27 +329,23 @@ async fn mappings_that_may_be_an_aliass_are_not_checked() {
 async fn what_is_not_there_is_said() {
     let wire = Wire::sound(true).await;
     wire.change(|it| it["missing"] = json!("GetFunctionConfiguration"));
-    doctor(&wire, "idempotency", &[])
+    doctor(&wire, "idempotency", "")
         .await
         .refused(3, "there is no function `worker`");
     wire.change(|it| it["missing"] = json!("DescribeTable"));
-    doctor(&wire, "idempotency", &[])
+    doctor(&wire, "idempotency", "")
         .await
         .refused(3, "the table `idempotency` is not there");
     wire.change(|it| {
         (it["missing"], it["forbidden"]) = (Value::Null, json!("GetFunctionConfiguration"));
     });
-    doctor(&wire, "idempotency", &[])
+    doctor(&wire, "idempotency", "")
         .await
         .refused(3, "allow your role lambda:GetFunctionConfiguration");
-    doctor(&wire, "idempotency", &["--ignore", "nothing"])
+    doctor(&wire, "idempotency", "--ignore nothing")
         .await
         .refused(2, "there is no such rule");
-    doctor(
-        &wire,
-        "idempotency",
-        &["--cargo-lock", "/nonexistent/Cargo.lock"],
-    )
-    .await
-    .refused(2, "/nonexistent/Cargo.lock");
+    doctor(&wire, "idempotency", "--cargo-lock /nonexistent/Cargo.lock")
+        .await
+        .refused(2, "/nonexistent/Cargo.lock");
 }

@@ -2,78 +2,50 @@
 
 use std::process::Stdio;
 
-use aws_sdk_dynamodb::types::AttributeValue;
-
-use crate::records::{dead, deliver, id};
-use crate::support::{Said, command, dynamodb, dynamodb_endpoint, on, run, table};
+use crate::records::{WHY, dead, deliver, id};
+use crate::support::{
+    Said, Scratch, command, get, item, number, on, place, put, record, run, step, table, text,
+};
 
 #[tokio::test]
 async fn a_time_that_no_calendar_has_is_refused() {
     let years = "500000000000years";
-    let complete = ["complete", "any", "--outcome", "1", "--reason", "a test"];
-    let fail = ["fail", "any", "--message", "no", "--reason", "a test"];
-    for (words, flag) in [
-        (&["get", "any"][..], "--timeout"),
-        (&["explain", "any"], "--skew-margin"),
-        (&["list", "--yes"], "--quiet"),
-        (&["list", "--yes"], "--older-than"),
-        (&complete, "--keep"),
-        (&fail, "--keep"),
-        (&["doctor"], "--retention"),
-        (&["plan", "--visibility", "60s"], "--function-timeout"),
-        (
-            &["audit", "--effect-key", "id", "--effects-command", "cat"],
-            "--settled-for",
-        ),
+    for words in [
+        "get any --timeout",
+        "explain any --skew-margin",
+        "list --yes --quiet",
+        "list --yes --older-than",
+        "complete any --outcome 1 --reason why --keep",
+        "fail any --message no --reason why --keep",
+        "doctor --retention",
+        "plan --visibility 60s --function-timeout",
+        "audit --effect-key id --effects-command cat --settled-for",
     ] {
         for time in [years, "101years", "18446744073709551615s"] {
-            run(&[words, &[flag, time]].concat())
+            run(&format!("{words} {time}"))
                 .await
                 .refused(2, "a hundred years");
         }
     }
     // A date without dashes is none, either.
     for at in ["9223372036854775807", "-9223372036854775808", "20261123"] {
-        run(&["explain", "any", &format!("--at={at}")])
+        run(&format!("explain any --at={at}"))
             .await
             .refused(2, "it is no time from 2001 to 2200");
     }
 }
 
-fn text(text: &str) -> AttributeValue {
-    AttributeValue::S(text.to_owned())
-}
-
-fn number(number: &str) -> AttributeValue {
-    AttributeValue::N(number.to_owned())
-}
-
-fn step(state: &str, (name, words): (&str, &str)) -> AttributeValue {
-    let step = [
-        ("state", text(state)),
-        ("revision", number("2")),
-        ("tries", number("1")),
-        ("at", number("1700000000000")),
-        (name, text(words)),
-    ];
-    AttributeValue::M(step.map(|(name, value)| (name.to_owned(), value)).into())
-}
+const THEN: i64 = 1_700_000_000_000;
 
 /// Puts a record with this outcome, and this result of a step.
 async fn put_completed(table: &str, id: &str, outcome: &str, result: &str) {
-    let put = dynamodb().client().put_item().table_name(table);
-    put.item("id", text(id))
-        .item("status", text("COMPLETED"))
-        .item("owner", text("0f"))
-        .item("attempt", number("1"))
-        .item("expiration", number("4000000000"))
-        .item("completed_at", number("1700000000000"))
-        .item("data", text(outcome))
-        .item("step:charge", step("CONFIRMED", ("result", result)))
-        .item("v", number("1"))
-        .send()
-        .await
-        .unwrap();
+    let charge = step("CONFIRMED", THEN, &[("result", text(result))]);
+    let own = [
+        ("completed_at", number(THEN)),
+        ("data", text(outcome)),
+        ("step:charge", charge),
+    ];
+    put(table, record(id, "COMPLETED", own)).await;
 }
 
 #[tokio::test]
@@ -81,8 +53,7 @@ async fn what_is_between_the_tokens_of_a_value_is_shown_as_json() {
     let (table, id) = (table().await, "payments#charge#0f");
     let stored = "{\t\"a\\tb\":\r\n[1,\t2]\r}";
     put_completed(&table, id, stored, stored).await;
-    let got = on(&table, &["get", id, "--json"]).await;
-    let got = got.ended_with(0).json();
+    let got = get(&table, id).await;
     let value: serde_json::Value = serde_json::from_str(stored).unwrap();
     assert_eq!(got["outcome"]["value"], value, "{got}");
     assert_eq!(got["steps"][0]["result"], value, "{got}");
@@ -102,11 +73,10 @@ async fn numbers_are_shown_to_their_last_digit() {
         let id = format!("payments#charge#{place}");
         let outcome = format!("{{\"numbers\":{numbers}}}");
         put_completed(&table, &id, &outcome, numbers).await;
-        for (format, kind) in [(&[][..], ""), (&["--json"], "\"kind\": \"json\"")] {
-            let said = on(&table, &[&["get", &id], format].concat()).await;
-            let said = said.ended_with(0);
+        for (format, kind) in [("", ""), ("--json", "\"kind\": \"json\"")] {
+            let said = on(&table, &format!("get {id} {format}")).await;
+            let said = said.refused(0, kind);
             assert_eq!(said.out.matches(numbers).count(), 2, "{said:?}");
-            assert!(said.out.contains(kind), "{said:?}");
         }
     }
 }
@@ -127,82 +97,66 @@ async fn no_text_of_a_record_passes_for_a_line() {
         ("FAKED\nFAKED status", "null"),
     ] {
         let id = format!("payments#charge#{}\nFAKED id\u{2028}FAKED", ids.len());
-        let put = dynamodb().client().put_item().table_name(&table);
-        let put = put
-            .item("id", text(&id))
-            .item("status", text(status))
-            .item("owner", text("0f\nFAKED owner"))
-            .item("validation", text("0f\nFAKED fingerprint"))
-            .item(
+        let failed = [("error", text("no\nFAKED error of a step"))];
+        let own = [
+            ("owner", text("0f\nFAKED owner")),
+            ("validation", text("0f\nFAKED fingerprint")),
+            (
                 "last_error",
                 text("no\r\nFAKED error\u{fdd1}FAKED\u{1b}[8m\u{9b}2J"),
-            )
-            .item("attempt", number("1"))
-            .item("expiration", number("4000000000"))
-            .item("started_at", number("1700000000000"))
-            .item(
-                "step:charge\nFAKED step",
-                step("FAILED", ("error", "no\nFAKED error of a step")),
-            )
-            .item("v", number("1"));
-        let put = match status {
-            "INPROGRESS" => put.item("in_progress_expiration", number("1")),
-            _ => put
-                .item("data", text(outcome))
-                .item("completed_at", number("1700000000000")),
-        };
-        put.send().await.unwrap();
+            ),
+            ("started_at", number(THEN)),
+            ("step:charge\nFAKED step", step("FAILED", THEN, &failed)),
+        ];
+        let mut record = record(&id, status, own);
+        record.extend(item(match status {
+            "INPROGRESS" => vec![("in_progress_expiration", number(1))],
+            _ => vec![("data", text(outcome)), ("completed_at", number(THEN))],
+        }));
+        put(&table, record).await;
         ids.push(id);
     }
-    let why = ["--reason", "ticket 17", "--yes", "--dry-run"];
-    let audit = [
-        "audit",
-        "--effect-key",
-        "id",
-        "--effects-table",
-        &table,
-        "--effects-attribute",
-        "status",
+    let effects = format!("--effects-table {table} --effects-attribute status");
+    let mut lines = vec![
+        "list --yes".to_owned(),
+        format!("audit --effect-key id {effects}"),
+        "get 'payments\nFAKED'".to_owned(),
     ];
-    let mut words = vec![vec!["list", "--yes"], audit.to_vec()];
     for id in &ids {
-        for command in ["get", "explain"] {
-            words.push(vec![command, id]);
+        for words in ["get", "explain"] {
+            lines.push(format!("{words} '{id}'"));
         }
-        for command in ["release", "redact"] {
-            words.push([&[command, id][..], &why].concat());
-        }
-        for steps in [&[][..], &["--steps", "keep"]] {
-            let rerun = ["rerun", id, "--keys", "new"];
-            words.push([&rerun[..], steps, &why].concat());
+        for words in [
+            "release",
+            "redact",
+            "rerun --keys new",
+            "rerun --keys new --steps keep",
+        ] {
+            lines.push(format!("{words} '{id}' {WHY} --dry-run"));
         }
     }
-    words.push(vec!["get", "payments\nFAKED"]);
-    let endpoint = dynamodb_endpoint();
-    let place = ["--endpoint-url", &endpoint, "--table", &table];
     let (mut shown, mut escaped, mut styled) = (0, 0, 0);
-    for words in words {
-        let said = on(&table, &words).await;
-        for format in [&[][..], &["--json"]] {
+    for line in lines {
+        let said = on(&table, &line).await;
+        for format in ["", "--json"] {
             // As on a terminal: elsewhere all escape sequences are left out.
-            let mut coloured = command(&[&words[..], format, &place].concat());
+            let mut coloured = command(&format!("{line} {format} {}", place(&table)));
             let coloured = coloured.env("CLICOLOR_FORCE", "1").output().await.unwrap();
             let Said { out, err, .. } = Said::of(&coloured);
             for obeyed in ["\u{1b}[8m", "\u{9b}", "\r", "\u{2028}"] {
                 let all = [&out, &err];
                 assert!(
                     !all.iter().any(|text| text.contains(obeyed)),
-                    "{words:?}: {all:?}"
+                    "{line:?}: {all:?}"
                 );
             }
             styled += usize::from(out.contains('\u{1b}'));
         }
-        let lines = said.out.lines().chain(said.err.lines());
-        for line in lines {
-            let begins = line.trim_start().starts_with("FAKED");
-            assert!(!begins, "{words:?}: {line:?} of {said:?}");
+        for shown_line in said.out.lines().chain(said.err.lines()) {
+            let begins = shown_line.trim_start().starts_with("FAKED");
+            assert!(!begins, "{line:?}: {shown_line:?} of {said:?}");
             shown += 1;
-            escaped += usize::from(line.contains("\\nFAKED"));
+            escaped += usize::from(shown_line.contains("\\nFAKED"));
         }
     }
     assert!(
@@ -213,18 +167,14 @@ async fn no_text_of_a_record_passes_for_a_line() {
 
 #[tokio::test]
 async fn an_output_that_is_full_is_no_success() {
-    for words in [
-        &["schema"][..],
-        &["schema", "get"],
-        &["completions", "bash"],
-    ] {
-        full(words).await.refused(3, "error: the standard output");
+    for line in ["schema", "schema get", "completions bash"] {
+        full(line).await.refused(3, "error: the standard output");
     }
 }
 
 /// Runs the binary with an output that takes nothing.
-async fn full(words: &[&str]) -> Said {
-    let mut full = command(words);
+async fn full(line: &str) -> Said {
+    let mut full = command(line);
     let file = std::fs::File::options().write(true).open("/dev/full");
     full.stdout(Stdio::from(file.unwrap()));
     // `output` would take the output itself.
@@ -234,52 +184,44 @@ async fn full(words: &[&str]) -> Said {
 
 #[tokio::test]
 async fn a_record_that_was_written_is_said_to_be_where_its_report_can_not_be_printed() {
-    let (table, endpoint) = (table().await, dynamodb_endpoint());
-    let place = ["--endpoint-url", &endpoint, "--table", &table];
-    let why = ["--reason", "ticket 17", "--yes"];
+    let table = table().await;
+    let place = place(&table);
+    let written = "the record was written, but not all of the report";
     let id = dead(&table, "A-17").await;
-    let words = [&["release", &id][..], &why, &place].concat();
-    full(&words)
-        .await
-        .refused(3, "the record was written, but not all of the report");
-    let got = on(&table, &["get", &id, "--json"]).await.json();
+    let release = format!("release {id} {WHY} {place}");
+    full(&release).await.refused(3, written);
+    let got = get(&table, &id).await;
     assert_eq!(got["state"], "released", "{got}");
     // Nothing is written now, so nothing is said to be.
-    let said = full(&words).await.ended_with(3);
+    let said = full(&release).await.ended_with(3);
     assert!(!said.err.contains("was written"), "{said:?}");
 
-    let file = std::env::temp_dir().join(format!("{table}.ids"));
     deliver(&table, "A-17").await.unwrap();
-    std::fs::write(&file, &id).unwrap();
-    let rerun = ["rerun", "--keys", "new", "--from", file.to_str().unwrap()];
-    full(&[&rerun[..], &why, &place].concat())
+    let file = Scratch::with(&id);
+    full(&format!("rerun --keys new --from {file} {WHY} {place}"))
         .await
-        .refused(3, "the record was written, but not all of the report");
-    let got = on(&table, &["get", &id, "--json"]).await.json();
+        .refused(3, written);
+    let got = get(&table, &id).await;
     assert_eq!(got["state"], "released", "{got}");
-    std::fs::remove_file(file).unwrap();
 }
 
 /// A script whose `list` found nothing reruns nothing: that is told, not taken for done.
 #[tokio::test]
 async fn a_file_without_ids_is_refused() {
     let table = table().await;
-    let file = std::env::temp_dir().join(format!("{table}.ids"));
     for text in ["", "\n \n"] {
-        std::fs::write(&file, text).unwrap();
-        let from = ["rerun", "--keys", "new", "--from", file.to_str().unwrap()];
-        on(&table, &[&from[..], &["--reason", "why", "--yes"]].concat())
+        let file = Scratch::with(text);
+        on(&table, &format!("rerun --keys new --from {file} {WHY}"))
             .await
             .refused(2, "has no ids");
     }
-    std::fs::remove_file(file).unwrap();
 }
 
 /// Runs the binary with an output whose reader has gone.
-async fn unread(words: &[&str]) -> Said {
+async fn unread(line: &str) -> Said {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    let mut unread = command(words);
+    let mut unread = command(line);
     unread.stdout(Stdio::from(writer));
     let ran = unread.stderr(Stdio::piped()).spawn().unwrap();
     drop(unread);
@@ -288,20 +230,19 @@ async fn unread(words: &[&str]) -> Said {
 
 #[tokio::test]
 async fn a_reader_that_went_away_stops_no_work_in_silence() {
-    let (table, endpoint) = (table().await, dynamodb_endpoint());
-    let place = ["--endpoint-url", &endpoint, "--table", &table];
-    let why = ["--reason", "ticket 17", "--yes"];
+    let table = table().await;
+    let place = place(&table);
     let stuck = dead(&table, "stuck").await;
     for (read, code) in [
-        (&["get", &stuck][..], 0),
-        (&["explain", &stuck, "--crashed", "interrupt"], 1),
-        (&["list", "--yes"], 0),
-        (&["release", &stuck, "--reason", "why", "--dry-run"], 0),
+        (format!("get {stuck}"), 0),
+        (format!("explain {stuck} --crashed interrupt"), 1),
+        ("list --yes".to_owned(), 0),
+        (format!("release {stuck} --reason why --dry-run"), 0),
     ] {
-        let said = unread(&[read, &place].concat()).await.ended_with(code);
+        let said = unread(&format!("{read} {place}")).await.ended_with(code);
         assert!(!said.err.contains("error"), "{said:?}");
     }
-    unread(&[&["release", &stuck][..], &why, &place].concat())
+    unread(&format!("release {stuck} {WHY} {place}"))
         .await
         .refused(3, "the record was written, but not all of the report");
     let mut ids = Vec::new();
@@ -310,52 +251,42 @@ async fn a_reader_that_went_away_stops_no_work_in_silence() {
         deliver(&table, &token).await.unwrap();
         ids.push(id(&table, &token));
     }
-    let file = std::env::temp_dir().join(format!("{table}.ids"));
-    std::fs::write(&file, ids.join("\n")).unwrap();
-    let rerun = ["rerun", "--keys", "new", "--from", file.to_str().unwrap()];
-    let rerun = [&rerun[..], &why, &place].concat();
-    unread(&[&rerun[..], &["--dry-run"]].concat())
-        .await
-        .ended_with(0);
+    let file = Scratch::with(ids.join("\n"));
+    let rerun = format!("rerun --keys new --from {file} {WHY} {place}");
+    unread(&format!("{rerun} --dry-run")).await.ended_with(0);
     for done in [1, 1] {
         let said = unread(&rerun).await.ended_with(3);
         let words = format!("{done} of 3 done. Give the same command again");
         assert!(said.err.contains(&words), "{said:?}");
     }
-    let said = run(&rerun).await.ended_with(0);
-    assert!(said.err.contains("3 of 3 given back"), "{said:?}");
-    std::fs::remove_file(file).unwrap();
+    run(&rerun).await.refused(0, "3 of 3 given back");
 }
 
 #[tokio::test]
 async fn what_would_be_stored_or_computed_as_something_else_is_refused() {
-    let file = std::env::temp_dir().join(format!("cli-latin-1-{}", fastrand::u64(..)));
-    std::fs::write(&file, b"\"caf\xe9\"").unwrap();
-    let file = file.to_str().unwrap();
-    let long = "x".repeat(1_001);
-    let complete = ["complete", "any", "--reason", "why", "--outcome-file", file];
-    let fail = ["fail", "any", "--reason", "why", "--message", &long];
-    let release = ["release", "any", "--reason", "why", "--by", ""];
-    for (words, refusal) in [
-        (&complete[..], "invalid utf-8"),
+    let file = Scratch::with(b"\"caf\xe9\"");
+    let complete = format!("complete any --reason why --outcome-file {file}");
+    let fail = format!("fail any --reason why --message {}", "x".repeat(1_001));
+    for (line, refusal) in [
+        (&*complete, "invalid utf-8"),
         (&fail, "1001 characters"),
-        (&release, "1 to 500 characters"),
-        (
-            &["plan", "--requests", "9", "--read-price=nan"],
-            "give dollars",
-        ),
-        (
-            &["plan", "--requests", "9", "--write-price=-1"],
-            "give dollars",
-        ),
+        ("release any --reason why --by ''", "1 to 500 characters"),
+        ("plan --requests 9 --read-price=nan", "give dollars"),
+        ("plan --requests 9 --write-price=-1", "give dollars"),
     ] {
-        run(words).await.refused(2, refusal);
+        run(line).await.refused(2, refusal);
     }
-    std::fs::remove_file(file).unwrap();
-    let most = u64::MAX.to_string();
-    let plan = ["plan", "--json", "--requests", &most, "--duplicate-percent"];
-    for (percent, duplicates) in [("100", u64::MAX), ("50", u64::MAX / 2)] {
-        let planned = run(&[&plan[..], &[percent]].concat()).await.json();
+    let plan = format!("plan --json --requests {} --duplicate-percent", u64::MAX);
+    for (percent, duplicates) in [(100, u64::MAX), (50, u64::MAX / 2)] {
+        let planned = run(&format!("{plan} {percent}")).await.json();
         assert_eq!(planned["cost"][0]["duplicates"], duplicates);
     }
+}
+
+#[tokio::test]
+async fn times_that_no_number_holds_are_compared_as_the_longest() {
+    let times = "--function-timeout 100years --window 100years --max-receive-count 4294967295";
+    run(&format!("plan {times}"))
+        .await
+        .refused(1, "4294967295 receives take");
 }

@@ -1,29 +1,25 @@
 //! `plan` finds in a template what `doctor` would find when it is deployed.
 
-use serde_json::Value;
+use std::fmt::Display;
 
-use crate::support::{Said, run};
+use serde_json::{Value, json};
+
+use crate::support::{Said, Scratch, findings, run};
 
 const TEMPLATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../template.yaml");
 
-async fn plan(template: &str, words: &[&str]) -> Said {
-    let plan = ["plan", "--json", "--template", template];
-    run(&[&plan[..], words].concat()).await
+async fn plan(template: impl Display, words: &str) -> Said {
+    run(&format!("plan --json --template '{template}' {words}")).await
 }
 
 fn ids(said: &Said) -> Vec<String> {
-    let report = said.json();
-    let findings = report["check"]["findings"].as_array().unwrap();
-    findings
-        .iter()
-        .map(|finding| finding["id"].as_str().unwrap().to_owned())
-        .collect()
+    findings(&said.json()["check"])
 }
 
 /// The repository's template and what it nests, in their own folder, with one text replaced.
-fn changed(old: &str, new: &str) -> String {
-    let folder = std::env::temp_dir().join(format!("cli-plan-{}", fastrand::u64(..)));
-    std::fs::create_dir_all(folder.join("infra")).unwrap();
+fn changed(old: &str, new: &str) -> Scratch {
+    let folder = Scratch::folder();
+    std::fs::create_dir(folder.join("infra")).unwrap();
     let home = std::path::Path::new(TEMPLATE).parent().unwrap();
     let mut found = 0;
     for file in ["template.yaml", "infra/table.yaml", "infra/policy.yaml"] {
@@ -32,25 +28,25 @@ fn changed(old: &str, new: &str) -> String {
         std::fs::write(folder.join(file), text.replacen(old, new, 1)).unwrap();
     }
     assert!(found > 0, "{old:?} is in no template");
-    folder.join("template.yaml").to_str().unwrap().to_owned()
+    folder
+}
+
+/// Plans the template with one text replaced.
+async fn plan_changed((old, new): (&str, &str), words: &str) -> Said {
+    let folder = changed(old, new);
+    plan(folder.join("template.yaml").display(), words).await
 }
 
 #[tokio::test]
 async fn the_template_of_the_samples_is_sound() {
-    let said = plan(TEMPLATE, &[]).await.ended_with(0);
-    let report = said.json();
-    let fine: Vec<&str> = report["check"]["fine"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|id| id.as_str().unwrap())
-        .collect();
+    let report = plan(TEMPLATE, "").await.ended_with(0).json();
+    let fine = report["check"]["fine"].as_array().unwrap();
     // All but what only a deployment tells, and the reserved concurrency, which it doesn't set.
     for id in ["missing-action", "tls-stack", "clock", "concurrency"] {
-        assert!(!fine.contains(&id), "{id}");
+        assert!(!fine.contains(&json!(id)), "{id}");
     }
     assert_eq!(fine.len(), 20, "{fine:?}");
-    assert_eq!(report["not_read"], Value::Array(Vec::new()));
+    assert_eq!(report["not_read"], json!([]));
 }
 
 #[tokio::test]
@@ -132,7 +128,7 @@ async fn each_misconfiguration_of_a_template_is_found() {
             "on-failure",
         ),
     ] {
-        let found = ids(&plan(&changed(old, new), &[]).await);
+        let found = ids(&plan_changed((old, new), "").await);
         assert!(
             found.iter().all(|found| found == id) && !found.is_empty(),
             "{id}: {found:?}"
@@ -142,73 +138,54 @@ async fn each_misconfiguration_of_a_template_is_found() {
 
 #[tokio::test]
 async fn parameters_and_settings_are_applied() {
-    let timeout = ["--parameter", "FunctionTimeout=60"];
-    let found = ids(&plan(TEMPLATE, &timeout).await.ended_with(1));
-    assert!(
-        found.iter().all(|id| id == "visibility-timeout") && found.len() == 3,
-        "{found:?}"
-    );
-    let unprotected = ["--parameter", "DeletionProtection=false"];
-    assert_eq!(
-        ids(&plan(TEMPLATE, &unprotected).await.ended_with(1)),
-        ["deletion-protection"]
-    );
-    // The template's retention of each function takes precedence over the flag's, which is for all.
-    let short = ["--parameter", "RetentionDays=7", "--retention", "56days"];
-    let found = ids(&plan(TEMPLATE, &short).await.ended_with(1));
-    assert!(
-        found.iter().all(|id| id == "retention") && found.len() == 3,
-        "{found:?}"
-    );
-    let unsaid = changed(
+    for (words, found) in [
+        (
+            "--parameter FunctionTimeout=60",
+            &["visibility-timeout"; 3][..],
+        ),
+        (
+            "--parameter DeletionProtection=false",
+            &["deletion-protection"],
+        ),
+        // The template's retention of each function takes precedence over the flag's, which is for all.
+        (
+            "--parameter RetentionDays=7 --retention 56days",
+            &["retention"; 3],
+        ),
+    ] {
+        assert_eq!(ids(&plan(TEMPLATE, words).await.ended_with(1)), found);
+    }
+    let unsaid = (
         "      Idempotency: { RetentionDays: !Ref RetentionDays }\n",
         "",
     );
-    assert_eq!(
-        ids(&plan(&unsaid, &[]).await.ended_with(1)),
-        ["retention"; 2]
-    );
-    plan(&unsaid, &["--retention", "56days"])
+    let found = plan_changed(unsaid, "").await.ended_with(1);
+    assert_eq!(ids(&found), ["retention"; 2]);
+    plan_changed(unsaid, "--retention 56days")
         .await
         .ended_with(0);
-    plan(TEMPLATE, &["--parameter", "Nothing=1"])
+    plan(TEMPLATE, "--parameter Nothing=1")
         .await
         .refused(2, "has no parameter `Nothing`");
 }
 
 #[tokio::test]
 async fn flags_are_judged_and_completed() {
-    let words = [
-        "plan",
-        "--json",
-        "--function-timeout",
-        "30s",
-        "--window",
-        "5s",
-        "--visibility",
-        "60s",
-        "--fifo",
-    ];
-    let said = run(&words).await.ended_with(1);
+    let words = "--function-timeout 30s --window 5s --visibility 60s --fifo";
+    let said = run(&format!("plan --json {words}")).await.ended_with(1);
     assert_eq!(ids(&said), ["retention", "visibility-timeout"]);
     let report = said.json();
-    let least = report["suggestions"].as_array().unwrap();
-    let least: Vec<_> = least
-        .iter()
-        .map(|one| {
-            (
-                one["setting"].as_str().unwrap(),
-                one["at_least"].as_str().unwrap(),
-            )
-        })
+    let suggestions = report["suggestions"].as_array().unwrap().iter();
+    let least: Vec<_> = suggestions
+        .map(|one| [&one["setting"], &one["at_least"]])
         .collect();
     assert_eq!(
         least,
         [
-            ("visibility timeout", "3m 5s"),
-            ("retention", "22days"),
-            ("failure_retention", "5m"),
-            ("lease", "31s")
+            ["visibility timeout", "3m 5s"],
+            ["retention", "22days"],
+            ["failure_retention", "5m"],
+            ["lease", "31s"]
         ]
     );
 }
@@ -220,15 +197,8 @@ async fn six_timeouts_hide_a_message_and_one_of_a_managed_instance() {
         ("16m", "16m 5s"),
         ("90m", "1h 30m 5s"),
     ] {
-        let words = [
-            "plan",
-            "--json",
-            "--function-timeout",
-            timeout,
-            "--window",
-            "5s",
-        ];
-        let report = run(&words).await.json();
+        let words = format!("--function-timeout {timeout} --window 5s");
+        let report = run(&format!("plan --json {words}")).await.json();
         let found = &report["suggestions"][0];
         assert_eq!(found["setting"], "visibility timeout");
         assert_eq!(found["at_least"], least, "{timeout}");
@@ -237,38 +207,17 @@ async fn six_timeouts_hide_a_message_and_one_of_a_managed_instance() {
 
 #[tokio::test]
 async fn a_month_has_a_price() {
-    let said = run(&[
-        "plan",
-        "--json",
-        "--requests",
-        "10000000",
-        "--duplicate-percent",
-        "2",
-    ])
-    .await
-    .ended_with(0);
-    let report = said.json();
-    let units: Vec<_> = report["cost"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|cost| cost["write_units"].as_u64().unwrap())
-        .collect();
+    let plan = "plan --requests 10000000";
+    let said = run(&format!("{plan} --json --duplicate-percent 2")).await;
+    let report = said.ended_with(0).json();
+    let costs = report["cost"].as_array().unwrap().iter();
+    let units: Vec<_> = costs.map(|cost| &cost["write_units"]).collect();
     assert_eq!(units, [19_800_000, 29_600_000, 19_600_000]);
-    let shown = run(&["plan", "--requests", "10000000"]).await.ended_with(0);
-    assert!(
-        shown.out.contains("A month of 10000000 requests"),
-        "{shown:?}"
-    );
+    run(plan).await.refused(0, "A month of 10000000 requests");
 }
 
 #[tokio::test]
 async fn what_is_no_template_is_said() {
-    let file = |text: &str| {
-        let path = std::env::temp_dir().join(format!("cli-template-{}", fastrand::u64(..)));
-        std::fs::write(&path, text).unwrap();
-        path.to_str().unwrap().to_owned()
-    };
     for (text, words) in [
         ("a: [", "is no template"),
         ("", "the file is empty"),
@@ -279,9 +228,9 @@ async fn what_is_no_template_is_said() {
         ),
         ("Resources: [1, 2]", "it has no Resources"),
     ] {
-        plan(&file(text), &[]).await.refused(2, words);
+        plan(Scratch::with(text), "").await.refused(2, words);
     }
-    plan("/nonexistent/template.yaml", &[])
+    plan("/nonexistent/template.yaml", "")
         .await
         .refused(2, "/nonexistent/template.yaml");
 }
@@ -314,10 +263,7 @@ Resources:
 
 #[tokio::test]
 async fn a_value_that_a_template_does_not_tell_is_no_default_and_a_scalar_is_its_text() {
-    let path = std::env::temp_dir().join(format!("cli-plan-{}.yaml", fastrand::u64(..)));
-    std::fs::write(&path, COMPUTED).unwrap();
-    let said = plan(path.to_str().unwrap(), &[]).await;
-    let report = said.json();
+    let report = planned(COMPUTED, "").await;
     let not_read = report["not_read"].to_string();
     for name in [
         "Timeout",
@@ -327,7 +273,7 @@ async fn a_value_that_a_template_does_not_tell_is_no_default_and_a_scalar_is_its
     ] {
         assert!(not_read.contains(name), "{name}: {not_read}");
     }
-    let found = ids(&said);
+    let found = findings(&report["check"]);
     assert!(found.contains(&"kill-switch".to_owned()), "{found:?}");
     assert!(!found.contains(&"item-failures".to_owned()), "{found:?}");
     let judged = report["check"].to_string();
@@ -394,10 +340,15 @@ Resources:
 ";
 
 /// Plans the template of this text.
-async fn planned(text: &str, words: &[&str]) -> Value {
-    let path = std::env::temp_dir().join(format!("cli-plan-{}.yaml", fastrand::u64(..)));
-    std::fs::write(&path, text).unwrap();
-    plan(path.to_str().unwrap(), words).await.json()
+async fn planned(text: &str, words: &str) -> Value {
+    plan(Scratch::with(text), words).await.json()
+}
+
+/// Plans the template with this in place of each `@`, and returns the findings, what is fine and what could not be read, as texts.
+async fn planned_with(template: &str, own: &str) -> [String; 3] {
+    let report = planned(&template.replace('@', own), "").await;
+    let check = &report["check"];
+    [&check["findings"], &check["fine"], &report["not_read"]].map(Value::to_string)
 }
 
 #[tokio::test]
@@ -409,19 +360,19 @@ async fn no_value_is_as_if_the_property_were_not_there() {
         "      Environment:",
         "      EventInvokeConfig: { MaximumRetryAttempts: 1 }\n      Environment:",
     );
-    let without = planned(&without, &[]).await;
-    assert!(without["check"]["findings"].as_array().unwrap().len() > 5);
-    assert_eq!(without["not_read"], Value::Array(Vec::new()));
+    let without = planned(&without, "").await;
+    assert!(findings(&without["check"]).len() > 5);
+    assert_eq!(without["not_read"], json!([]));
     for value in ["!Ref AWS::NoValue", "!If [Never, 7, !Ref AWS::NoValue]"] {
-        let read = planned(&READ.replace('@', value), &[]).await;
+        let read = planned(&READ.replace('@', value), "").await;
         assert_eq!(read, without, "{value}");
     }
 }
 
 #[tokio::test]
 async fn a_value_that_is_not_known_is_judged_by_no_rule() {
-    let read = planned(&READ.replace('@', "!ImportValue there"), &[]).await;
-    assert_eq!(read["check"]["findings"], Value::Array(Vec::new()));
+    let read = planned(&READ.replace('@', "!ImportValue there"), "").await;
+    assert_eq!(read["check"]["findings"], json!([]));
     let not_read = read["not_read"].as_array().unwrap();
     assert_eq!(not_read.len(), READ.matches('@').count(), "{not_read:?}");
 }
@@ -440,14 +391,12 @@ Resources:
         ("Timeout: !Ref AWS::NoValue,", false),
         ("Timeout: !ImportValue there,", false),
     ] {
-        let read = planned(&TEMPLATE.replace('@', own), &[]).await;
-        let found = read["check"]["findings"].to_string();
+        let [found, fine, _] = planned_with(TEMPLATE, own).await;
         assert_eq!(
             found.contains("visibility-timeout"),
             is_found,
             "{own}: {found}"
         );
-        let fine = read["check"]["fine"].to_string();
         let is_fine = !is_found && !own.contains("there");
         assert_eq!(
             fine.contains("visibility-timeout"),
@@ -459,14 +408,12 @@ Resources:
 
 #[tokio::test]
 async fn the_names_of_the_layout_are_those_that_the_table_should_have() {
-    let template = changed(
+    let keys = (
         "KeySchema: [{ AttributeName: id, KeyType: HASH }]",
         "KeySchema: [{ AttributeName: pk, KeyType: HASH }]",
     );
-    plan(&template, &["--partition-key", "pk"])
-        .await
-        .ended_with(0);
-    let found = plan(TEMPLATE, &["--attribute", "expiration=ttl"]).await;
+    plan_changed(keys, "--partition-key pk").await.ended_with(0);
+    let found = plan(TEMPLATE, "--attribute expiration=ttl").await;
     assert_eq!(ids(&found.ended_with(1)), ["ttl-attribute"]);
 }
 
@@ -508,11 +455,7 @@ async fn each_kind_of_a_table_is_read_by_its_own_properties() {
             vec!["deletion-protection"],
         ),
     ] {
-        let read = planned(&TEMPLATE.replace('@', &table), &[]).await;
-        let findings = read["check"]["findings"].as_array().unwrap();
-        let ids = findings
-            .iter()
-            .map(|finding| finding["id"].as_str().unwrap());
+        let read = planned(&TEMPLATE.replace('@', &table), "").await;
         let all = [
             "deletion-protection",
             "key-schema",
@@ -520,7 +463,8 @@ async fn each_kind_of_a_table_is_read_by_its_own_properties() {
             "ttl-attribute",
             "ttl-off",
         ];
-        let mut found: Vec<_> = ids.filter(|id| all.contains(id)).collect();
+        let mut found = findings(&read["check"]);
+        found.retain(|id| all.contains(&&**id));
         found.sort_unstable();
         assert_eq!(found, of_table, "{table}");
     }
@@ -547,14 +491,12 @@ async fn a_mapping_of_its_own_is_of_the_function_that_it_names_or_is_not_read() 
         ("!Sub \"${Work}:live\"", false),
         ("!ImportValue elsewhere", false),
     ] {
-        let read = planned(&TEMPLATE.replace('@', named), &[]).await;
-        let found = read["check"]["findings"].to_string();
+        let [found, _, not_read] = planned_with(TEMPLATE, named).await;
         assert_eq!(
             found.contains("item-failures"),
             is_found,
             "{named}: {found}"
         );
-        let not_read = read["not_read"].to_string();
         let is_told = not_read.contains("Mapping: its function is not in the template");
         assert_eq!(is_told, !is_found, "{named}: {not_read}");
     }
@@ -572,12 +514,9 @@ async fn each_table_that_a_function_names_is_judged() {
   Work: { Type: AWS::Serverless::Function, Properties: { Environment: { Variables: { IDEMPOTENCY_TABLE: !Ref Archive } } } }
 ";
     for (words, judged) in [
-        (&[][..], &["Archive", "Records"][..]),
-        (
-            &["--function", "Third", "--function", "Second"],
-            &["Records"],
-        ),
-        (&["--function", "Second"], &[]),
+        ("", &["Archive", "Records"][..]),
+        ("--function Third --function Second", &["Records"]),
+        ("--function Second", &[]),
     ] {
         let read = planned(TEMPLATE, words).await;
         let findings = read["check"]["findings"].as_array().unwrap();
@@ -611,12 +550,8 @@ async fn a_destination_that_sam_makes_is_one() {
         ("", true),
         ("Type: Lambda, Destination: !GetAtt Failed.Arn", false),
     ] {
-        let template = format!(
-            "{}  Failed: {{ Type: AWS::SQS::Queue }}\n",
-            TEMPLATE.replace('@', failed)
-        );
-        let read = planned(&template, &[]).await;
-        let found = read["check"]["findings"].to_string();
+        let template = format!("{TEMPLATE}  Failed: {{ Type: AWS::SQS::Queue }}\n");
+        let [found, ..] = planned_with(&template, failed).await;
         assert_eq!(
             found.contains("async-destination"),
             is_found,
@@ -638,8 +573,7 @@ async fn a_functions_dead_letter_queue_is_a_destination() {
 ";
     let queue = "DeadLetterQueue: { Type: SQS, TargetArn: !GetAtt Failed.Arn }";
     for (property, is_found) in [("Timeout: 5", true), (queue, false)] {
-        let read = planned(&TEMPLATE.replace('@', property), &[]).await;
-        let found = read["check"]["findings"].to_string();
+        let [found, ..] = planned_with(TEMPLATE, property).await;
         assert_eq!(found.contains("async-destination"), is_found, "{found}");
     }
 }
@@ -666,7 +600,7 @@ async fn a_stream_is_read_by_its_consumer_and_by_no_other_type() {
             ("!GetAtt Made.StreamArn", false),
         ] {
             let template = TEMPLATE.replace(" @ } }\n", &form.replace('@', named));
-            let read = planned(&template, &["--retention", "56days"]).await;
+            let read = planned(&template, "--retention 56days").await;
             let check = &read["check"];
             let found = check["findings"].to_string();
             assert_eq!(
@@ -699,8 +633,7 @@ Resources:
       Environment: { Variables: { IDEMPOTENCY_TABLE: t, IDEMPOTENCY_DISABLED: !If [@, yes, no] } }
 ";
     for condition in ["A", "B", "C", "D", "E"] {
-        let read = planned(&TEMPLATE.replace('@', condition), &[]).await;
-        let not_read = read["not_read"].to_string();
+        let [.., not_read] = planned_with(TEMPLATE, condition).await;
         let is_told = not_read.contains("IDEMPOTENCY_DISABLED");
         assert!(is_told, "{condition}: {not_read}");
     }
@@ -708,14 +641,13 @@ Resources:
 
 #[tokio::test]
 async fn each_function_that_is_named_must_be_there() {
-    let words = ["--function", "PaymentsWorker", "--function", "Typo"];
-    plan(TEMPLATE, &words).await.refused(2, "`Typo`");
+    let words = "--function PaymentsWorker --function Typo";
+    plan(TEMPLATE, words).await.refused(2, "`Typo`");
 }
 
 #[tokio::test]
 async fn functions_of_nested_templates_are_read_and_those_that_are_not_made_are_not() {
-    let folder = std::env::temp_dir().join(format!("cli-plan-{}", fastrand::u64(..)));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = Scratch::folder();
     let function = |disabled: &str| {
         format!(
             "Environment: {{ Variables: {{ IDEMPOTENCY_TABLE: t, IDEMPOTENCY_DISABLED: {disabled} }} }}"
@@ -744,8 +676,8 @@ Resources:
     let path = folder.join("root.yaml");
     std::fs::write(&path, root).unwrap();
     std::fs::write(folder.join("nested.yaml"), nested).unwrap();
-    for words in [&[][..], &["--function", "Stack/Work"]] {
-        let said = plan(path.to_str().unwrap(), words).await.ended_with(1);
+    for words in ["", "--function Stack/Work"] {
+        let said = plan(path.display(), words).await.ended_with(1);
         let report = said.json();
         let at = |id: &str| {
             let findings = report["check"]["findings"].as_array().unwrap();

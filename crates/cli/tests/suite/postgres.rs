@@ -1,16 +1,15 @@
 //! The same commands on records in PostgreSQL.
 
-use std::time::{Duration, SystemTime};
-
-use lambda_idempotency::testing::{Crash, ManualClock};
-use lambda_idempotency::{Claim, Error, Idempotency, InFlight, Key};
+use lambda_idempotency::{Claim, Error, InFlight, Outcome};
 use lambda_idempotency_postgres::{PostgresStore, TransactionError};
-use serde_json::Value;
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 
 use crate::bouncer::bouncer;
-use crate::support::{PATIENCE, Said, run};
+use crate::records::WHY;
+use crate::support::{
+    PATIENCE, Said, Scratch, cut_off, deliver, engine, engine_an_hour_ago, key, receipt, run,
+};
 
 /// A server that is missing is a failure: a lane that skips itself proves nothing.
 fn url() -> String {
@@ -28,74 +27,13 @@ async fn store() -> (PostgresStore<PgPool>, String) {
     (store, name)
 }
 
-async fn on(table: &str, arguments: &[&str]) -> Said {
-    run(&[arguments, &["--store", &url(), "--table", table]].concat()).await
-}
-
-/// A list that goes on where the file says, for one record.
-fn resuming(file: &str) -> [&str; 6] {
-    ["list", "--yes", "--limit", "1", "--resume", file]
+async fn on(table: &str, line: &str) -> Said {
+    run(&format!("{line} --store {} --table {table}", url())).await
 }
 
 /// Leaves the record of an attempt that died an hour ago, and returns its id.
 async fn dead(store: &PostgresStore<PgPool>, token: &str) -> String {
-    let hour_ago = SystemTime::now() - Duration::from_hours(1);
-    let engine = Idempotency::builder(store.clone()).namespace("payments");
-    let once = engine
-        .settings(|settings| settings.store_timeout = PATIENCE)
-        .clock(ManualClock::at(hour_ago.into()))
-        .build()
-        .unwrap();
-    let (key, crash) = (Key::new("charge", token), Crash::new());
-    let id = once.record_id(&key).unwrap();
-    let attempt = once.run(key, None, async |_claim: Claim| {
-        crash.here::<Result<String, std::io::Error>>().await
-    });
-    crash.cut_off(attempt).await.unwrap();
-    id.as_str().to_owned()
-}
-
-async fn deliver(store: &PostgresStore<PgPool>, token: &str) -> (bool, String) {
-    let once = Idempotency::builder(store.clone())
-        .namespace("payments")
-        .settings(|settings| settings.store_timeout = PATIENCE)
-        .build()
-        .unwrap();
-    let handler =
-        async |claim: Claim| Ok::<_, std::io::Error>(format!("attempt {}", claim.attempt()));
-    let outcome = once
-        .run(Key::new("charge", token), None, handler)
-        .await
-        .unwrap();
-    (outcome.is_replayed(), outcome.into_inner())
-}
-
-#[tokio::test]
-async fn a_record_is_explained_released_and_completed() {
-    let (store, table) = store().await;
-    let (one, other) = (dead(&store, "A").await, dead(&store, "B").await);
-    let words = "explain --operation charge --token A --namespace payments --json";
-    let words: Vec<_> = words.split(' ').collect();
-    assert_eq!(
-        on(&table, &words).await.ended_with(0).json()["answer"],
-        "runs_again"
-    );
-    let why = ["--yes", "--reason", "ticket 17"];
-    on(&table, &[&["release", &one][..], &why].concat())
-        .await
-        .ended_with(0);
-    assert_eq!(deliver(&store, "A").await, (false, "attempt 2".to_owned()));
-    let complete = ["complete", &other, "--outcome", "\"by hand\""];
-    on(&table, &[&complete[..], &why].concat())
-        .await
-        .ended_with(0);
-    assert_eq!(deliver(&store, "B").await, (true, "by hand".to_owned()));
-    on(&table, &[&["redact", &other][..], &why].concat())
-        .await
-        .ended_with(0);
-    let shown = on(&table, &["get", &other, "--json"]).await.json();
-    assert_eq!(shown["outcome"]["reason"], "redacted");
-    assert_eq!(shown["acts"].as_array().map(Vec::len), Some(2), "{shown}");
+    cut_off(&engine_an_hour_ago(store.clone()), token).await
 }
 
 /// A proxy that gives each transaction the next connection has a few connections for all of these processes.
@@ -103,51 +41,44 @@ async fn a_record_is_explained_released_and_completed() {
 async fn behind_a_proxy_that_shares_connections_each_command_works() {
     let (store, table) = store().await;
     let (_bouncer, through) = bouncer(&url()).await;
-    let on = async |words: &[&str]| {
-        let place = ["--store", &through, "--table", &table, "--json"];
-        run(&[words, &place].concat()).await
-    };
-    let why = ["--reason", "ticket 17", "--yes"];
+    let on =
+        async |line: &str| run(&format!("{line} --json --store {through} --table {table}")).await;
+    let once = engine(store.clone()).build().unwrap();
     let life = async |token: &str| {
         let id = dead(&store, token).await;
-        let explained = on(&["explain", &id]).await.ended_with(0).json();
+        let key = format!("--operation charge --token {token} --namespace payments");
+        let explained = on(&format!("explain {key}")).await;
+        let explained = explained.ended_with(0).json();
         assert_eq!(explained["answer"], "runs_again", "{explained}");
-        on(&[&["release", &id][..], &why].concat())
+        on(&format!("release {id} {WHY}")).await.ended_with(0);
+        let ran = deliver(&once, token).await.unwrap();
+        assert_eq!(ran, Outcome::Executed(receipt(2)));
+        let got = on(&format!("get {id}")).await.ended_with(0).json();
+        assert_eq!(got["outcome"]["value"], receipt(2), "{got}");
+        on(&format!("rerun {id} --keys new {WHY}"))
             .await
             .ended_with(0);
-        assert_eq!(
-            deliver(&store, token).await,
-            (false, "attempt 2".to_owned())
-        );
-        let got = on(&["get", &id]).await.ended_with(0).json();
-        assert_eq!(got["outcome"]["value"], "attempt 2", "{got}");
-        on(&[&["rerun", &id, "--keys", "new"][..], &why].concat())
-            .await
-            .ended_with(0);
-        assert_eq!(
-            deliver(&store, token).await,
-            (false, "attempt 3".to_owned())
-        );
-        on(&[&["redact", &id][..], &why].concat())
-            .await
-            .ended_with(0);
-        let got = on(&["get", &id]).await.ended_with(0).json();
+        let ran = deliver(&once, token).await.unwrap();
+        assert_eq!(ran, Outcome::Executed(receipt(3)));
+        on(&format!("redact {id} {WHY}")).await.ended_with(0);
+        let got = on(&format!("get {id}")).await.ended_with(0).json();
         assert_eq!(got["outcome"]["reason"], "redacted", "{got}");
         assert_eq!(got["acts"].as_array().map(Vec::len), Some(3), "{got}");
-        id
+        let other = dead(&store, &format!("{token}-by-hand")).await;
+        on(&format!("complete {other} --outcome '\"by hand\"' {WHY}"))
+            .await
+            .ended_with(0);
+        let replayed = deliver(&once, &format!("{token}-by-hand")).await.unwrap();
+        assert!(replayed.is_replayed());
+        assert_eq!(replayed.into_inner(), "by hand");
+        [id, other]
     };
     let tokens: Vec<String> = (0..8).map(|number| format!("A-{number}")).collect();
     let lives = tokens.iter().map(|token| life(token));
-    let mut ids = futures_util::future::join_all(lives).await;
-    let said = on(&["list", "--yes"]).await.ended_with(1);
-    let listed = said.out.lines().map(|line| {
-        let entry: Value = serde_json::from_str(line).unwrap();
-        entry["id"].as_str().unwrap().to_owned()
-    });
-    let mut listed: Vec<String> = listed.collect();
-    listed.sort();
+    let mut ids = futures_util::future::join_all(lives).await.concat();
     ids.sort();
-    assert_eq!(listed, ids);
+    let said = on("list --yes").await.ended_with(1);
+    assert_eq!(said.listed(), ids);
 }
 
 #[tokio::test]
@@ -168,13 +99,9 @@ async fn a_key_whose_transaction_is_open_is_not_said_to_run() {
             format!("SELECT FROM {table} WHERE id = $1 FOR UPDATE"),
         ),
     ] {
-        let engine = Idempotency::builder(store.clone()).namespace("payments");
-        let id = engine
-            .build()
-            .unwrap()
-            .record_id(&Key::new("charge", token))
-            .unwrap();
-        let explain = ["explain", id.as_str(), "--json"];
+        let once = engine(store.clone()).build().unwrap();
+        let id = once.record_id(&key(token)).unwrap();
+        let explain = format!("explain {} --json", id.as_str());
         assert_ne!(on(&table, &explain).await.json()["answer"], answer);
         let mut open = store.pool().begin().await.unwrap();
         let hold = sqlx::query(sqlx::AssertSqlSafe(statement)).bind(id.as_str());
@@ -187,12 +114,9 @@ async fn a_key_whose_transaction_is_open_is_not_said_to_run() {
     let hold = format!("SELECT FROM {table} WHERE id = $1 FOR UPDATE");
     let hold = sqlx::query(sqlx::AssertSqlSafe(hold)).bind(&stuck);
     hold.execute(&mut *open).await.unwrap();
-    on(
-        &table,
-        &["release", &stuck, "--yes", "--reason", "ticket 17"],
-    )
-    .await
-    .refused(2, "a transaction that is open holds the record");
+    on(&table, &format!("release {stuck} {WHY}"))
+        .await
+        .refused(2, "a transaction that is open holds the record");
 }
 
 #[tokio::test]
@@ -219,7 +143,7 @@ async fn of_who_holds_a_lock_no_more_is_said_than_is_known() {
         let mut open = store.pool().begin().await.unwrap();
         let locked = sqlx::query(sqlx::AssertSqlSafe(lock));
         locked.execute(&mut *open).await.unwrap();
-        let explained = on(&table, &["explain", id, "--json"]).await;
+        let explained = on(&table, &format!("explain {id} --json")).await;
         let explained = explained.ended_with(0).json();
         assert_eq!(explained["answer"], "locked", "{explained}");
         let words = explained["words"].as_str().unwrap();
@@ -237,10 +161,9 @@ async fn what_others_have_set_in_a_shared_session_leads_to_no_other_table() {
     let (store, table) = store().await;
     let (_bouncer, through) = bouncer(&url()).await;
     let stuck = dead(&store, "stuck").await;
-    let place = ["--store", &through, "--table", &table];
-    let file = std::env::temp_dir().join(format!("{table}.scan"));
-    let list = resuming(file.to_str().unwrap());
-    let list = [&list[..], &place].concat();
+    let place = format!("--store {through} --table {table}");
+    let file = Scratch::new();
+    let list = format!("list --yes --limit 1 --resume {file} {place}");
     run(&list).await.ended_with(1);
     let other = format!("other_{table}");
     let create = format!("CREATE SCHEMA {other}; CREATE TABLE {other}.{table} (LIKE {table})");
@@ -264,14 +187,13 @@ async fn what_others_have_set_in_a_shared_session_leads_to_no_other_table() {
     let hold = format!("SELECT FROM {table} WHERE id = $1 FOR UPDATE");
     let hold = sqlx::query(sqlx::AssertSqlSafe(hold)).bind(&stuck);
     hold.execute(&mut *open).await.unwrap();
-    let explain = [&["explain", &stuck, "--json"][..], &place].concat();
-    let explained = run(&explain).await.ended_with(0).json();
+    let explained = run(&format!("explain {stuck} --json {place}")).await;
+    let explained = explained.ended_with(0).json();
     assert_eq!(explained["answer"], "locked", "{explained}");
     open.rollback().await.unwrap();
     // The same table as before.
     let again = run(&list).await;
     assert!(again.err.contains("of 1 record\n"), "{again:?}");
-    std::fs::remove_file(file).unwrap();
 }
 
 #[tokio::test]
@@ -279,8 +201,8 @@ async fn a_list_is_gone_on_with_on_its_own_table_alone() {
     let (one, table) = store().await;
     let (_, other) = store().await;
     let ids = [dead(&one, "A").await, dead(&one, "B").await];
-    let file = std::env::temp_dir().join(format!("{table}.scan"));
-    let list = resuming(file.to_str().unwrap());
+    let file = Scratch::new();
+    let list = format!("list --yes --limit 1 --resume {file}");
     let first = on(&table, &list).await.ended_with(1);
     on(&other, &list).await.refused(2, "give another file");
     // The same name in another database.
@@ -298,25 +220,19 @@ async fn a_list_is_gone_on_with_on_its_own_table_alone() {
         .connect(&elsewhere);
     let store = PostgresStore::with_table(pool.await.unwrap(), &table).unwrap();
     store.create_tables().await.unwrap();
-    let place = ["--store", &elsewhere, "--table", &table];
-    run(&[&list[..], &place].concat())
+    run(&format!("{list} --store {elsewhere} --table {table}"))
         .await
         .refused(2, "another table of this name");
     let second = on(&table, &list).await.ended_with(1);
     let listed = format!("{}{}", first.out, second.out);
     assert!(ids.iter().all(|id| listed.contains(id)), "{listed}");
-    std::fs::remove_file(file).unwrap();
 }
 
 #[tokio::test]
 async fn an_open_transaction_derives_new_keys_once_it_is_open() {
     let (store, table) = store().await;
-    let engine = Idempotency::builder(store.clone())
-        .namespace("payments")
-        .settings(|settings| settings.store_timeout = PATIENCE)
-        .in_flight(InFlight::WaitUpTo(PATIENCE));
+    let engine = engine(store.clone()).in_flight(InFlight::WaitUpTo(PATIENCE));
     let once = engine.build().unwrap().claimless();
-    let key = || Key::new("charge", "A");
     let run = async |derives_before: bool| {
         let handler = async |claim: Claim| {
             let before = derives_before.then(|| claim.derive_uuid("order"));
@@ -325,20 +241,12 @@ async fn an_open_transaction_derives_new_keys_once_it_is_open() {
             assert!(before.is_none_or(|before| before == after));
             Ok::<_, TransactionError>(after)
         };
-        once.run(key(), None, handler).await
+        once.run(key("A"), None, handler).await
     };
     let first = run(true).await.unwrap().into_inner();
-    let id = once.record_id(&key()).unwrap();
+    let id = once.record_id(&key("A")).unwrap();
     let rerun = async |why: &str| {
-        let rerun = [
-            "rerun",
-            id.as_str(),
-            "--keys",
-            "new",
-            "--reason",
-            why,
-            "--yes",
-        ];
+        let rerun = format!("rerun {} --keys new --reason {why} --yes", id.as_str());
         on(&table, &rerun).await.ended_with(0);
     };
     rerun("one").await;
@@ -356,36 +264,16 @@ async fn an_open_transaction_derives_new_keys_once_it_is_open() {
 #[tokio::test]
 async fn a_redaction_erases_the_outcomes_of_all_attempts() {
     let (store, table) = store().await;
-    let engine = Idempotency::builder(store.clone()).namespace("payments");
-    let engine = engine.settings(|settings| {
-        settings.store_timeout = PATIENCE;
-        settings.inline_limit = 10;
-    });
+    // The receipts are larger.
+    let engine = engine(store.clone()).settings(|settings| settings.inline_limit = 10);
     let once = engine.build().unwrap();
-    let key = || Key::new("charge", "A");
-    let run = async || {
-        let large = async |claim: Claim| {
-            Ok::<_, std::io::Error>(format!(
-                "attempt {}, of more than ten bytes",
-                claim.attempt()
-            ))
-        };
-        let ran = once.run(key(), None, large).await.unwrap();
-        assert!(!ran.is_replayed());
-    };
-    let id = once.record_id(&key()).unwrap();
-    run().await;
-    let rerun = [
-        "rerun",
-        id.as_str(),
-        "--keys",
-        "same",
-        "--reason",
-        "why",
-        "--yes",
-    ];
-    on(&table, &rerun).await.ended_with(0);
-    run().await;
+    let id = once.record_id(&key("A")).unwrap();
+    deliver(&once, "A").await.unwrap();
+    on(&table, &format!("rerun {} --keys same {WHY}", id.as_str()))
+        .await
+        .ended_with(0);
+    let again = deliver(&once, "A").await.unwrap();
+    assert!(!again.is_replayed());
     let kept = async || {
         let bytes = format!("SELECT length(content) FROM {table}_outcomes");
         let bytes = sqlx::query_scalar::<_, i32>(sqlx::AssertSqlSafe(bytes));
@@ -393,8 +281,9 @@ async fn a_redaction_erases_the_outcomes_of_all_attempts() {
     };
     let before = kept().await;
     assert!(before.len() == 2 && !before.contains(&0), "{before:?}");
-    let redact = ["redact", id.as_str(), "--reason", "why", "--yes"];
-    on(&table, &redact).await.ended_with(0);
+    on(&table, &format!("redact {} {WHY}", id.as_str()))
+        .await
+        .ended_with(0);
     assert_eq!(kept().await, [0, 0]);
 }
 
@@ -411,22 +300,12 @@ async fn records_are_listed_once_each() {
         .execute(store.pool())
         .await
         .unwrap();
-    let said = on(&table, &["list", "--yes", "--json"]).await.ended_with(1);
-    let ids = said
-        .out
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap()["id"].to_string());
-    let mut ids: Vec<String> = ids.collect();
-    ids.sort();
+    let said = on(&table, "list --yes --json").await.ended_with(1);
+    let mut ids = said.listed();
     ids.dedup();
     assert_eq!(ids.len(), 2_501);
-    let said = on(&table, &["list", "--yes", "--stuck"])
-        .await
-        .ended_with(1);
-    assert!(
-        said.out.contains(&stuck) && said.out.lines().count() == 1,
-        "{said:?}"
-    );
+    let said = on(&table, "list --yes --json --stuck").await.ended_with(1);
+    assert_eq!(said.listed(), [stuck]);
 }
 
 #[tokio::test]
@@ -442,11 +321,8 @@ async fn an_id_that_no_record_can_have_is_skipped_and_counted() {
         .await
         .unwrap();
     let hash = &stuck[stuck.len() - 64..][..12];
-    for (words, code) in [
-        (&["list", "--yes"][..], 1),
-        (&["get", "--hash", hash, "--yes"], 0),
-    ] {
-        let said = on(&table, words).await.ended_with(code);
+    for (line, code) in [("list --yes", 1), (&format!("get --hash {hash} --yes"), 0)] {
+        let said = on(&table, line).await.ended_with(code);
         assert!(said.out.contains(&stuck), "{said:?}");
         assert!(!said.out.contains("xxx"), "{said:?}");
         assert!(said.err.contains("1 key skipped"), "{said:?}");
@@ -460,7 +336,7 @@ async fn a_server_that_does_not_answer_is_waited_for_until_the_time_is_over() {
         "postgres://{}/shop",
         silent.as_ref().unwrap().local_addr().unwrap()
     );
-    run(&["get", "any", "--store", &url, "--timeout", "1s"])
+    run(&format!("get any --store {url} --timeout 1s"))
         .await
         .refused(3, "connect to PostgreSQL: no answer within 1s");
 }
@@ -486,8 +362,21 @@ async fn what_is_wrong_with_the_server_is_said() {
         ),
         (url(), 3, "idempotency"),
     ] {
-        run(&["get", "any", "--store", &url])
+        run(&format!("get any --store {url}"))
             .await
             .refused(code, words);
+    }
+}
+
+/// Nor does a replica tell what is open on the primary.
+#[tokio::test]
+async fn of_a_server_that_is_read_only_no_privilege_is_said_to_be_missing() {
+    let (store, table) = store().await;
+    let stuck = dead(&store, "stuck").await;
+    let replica = url() + "?options=-c%20default_transaction_read_only%3Don";
+    for id in [&*stuck, "none"] {
+        let explain = format!("explain {id} --store {replica} --table {table}");
+        let said = run(&explain).await.refused(0, "connect to the primary");
+        assert!(!said.out.contains("lacks"), "{said:?}");
     }
 }

@@ -9,39 +9,29 @@ mod lists;
 mod races;
 mod schema;
 
-use std::time::{Duration, SystemTime};
-
 use lambda_idempotency::dynamodb::DynamoDbStore;
-use lambda_idempotency::testing::{Crash, ManualClock};
 use lambda_idempotency::{
-    Claim, Error, Fingerprint, Idempotency, Key, OnCrash, Outcome, Step, StepError,
+    Claim, Error, Fingerprint, Idempotency, OnCrash, Outcome, Step, StepError,
 };
 
-use crate::support::{PATIENCE, dynamodb};
+use crate::support::{self, dynamodb, key};
 
-/// The operator's reason in each of these tests.
-const WHY: [&str; 2] = ["--reason", "ticket 17"];
+/// An order's reason, and the answer to its question.
+pub(crate) const WHY: &str = "--reason 'ticket 17' --yes";
+/// The times of all that became final.
+pub(crate) const EVER: &str =
+    "--completed-since 2020-01-01T00:00:00Z --completed-before 2100-01-01T00:00:00Z";
 
-/// A worker's engine on the table, as a function in production has it.
+fn store(table: &str) -> DynamoDbStore {
+    DynamoDbStore::new(dynamodb().client(), table)
+}
+
 fn engine(table: &str) -> Idempotency {
-    let store = DynamoDbStore::new(dynamodb().client(), table);
-    let engine = Idempotency::builder(store).namespace("payments");
-    let engine = engine.settings(|settings| settings.store_timeout = PATIENCE);
-    engine.build().unwrap()
+    support::engine(store(table)).build().unwrap()
 }
 
-/// The same, an hour ago.
 fn engine_an_hour_ago(table: &str) -> Idempotency {
-    let store = DynamoDbStore::new(dynamodb().client(), table);
-    let engine = Idempotency::builder(store).namespace("payments");
-    let engine = engine.settings(|settings| settings.store_timeout = PATIENCE);
-    let hour_ago = SystemTime::now() - Duration::from_hours(1);
-    let clock = ManualClock::at(hour_ago.into());
-    engine.clock(clock).build().unwrap()
-}
-
-fn key(token: &str) -> Key {
-    Key::new("charge", token)
+    support::engine_an_hour_ago(store(table))
 }
 
 /// The id of a charge.
@@ -50,36 +40,21 @@ pub(crate) fn id(table: &str, token: &str) -> String {
     id.as_str().to_owned()
 }
 
-/// A delivery: a handler that answers with its attempt.
 pub(crate) async fn deliver(
     table: &str,
     token: &str,
 ) -> Result<Outcome<String>, Error<std::io::Error>> {
-    let handler = async |claim: Claim| Ok(format!("receipt of attempt {}", claim.attempt()));
-    let payload = Fingerprint::json(b"{}");
-    engine(table).run(key(token), payload, handler).await
+    support::deliver(&engine(table), token).await
 }
 
 /// Leaves the record of an attempt that died an hour ago, and returns its id.
 pub(crate) async fn dead(table: &str, token: &str) -> String {
-    let (once, crash) = (engine_an_hour_ago(table), Crash::new());
-    let payload = Fingerprint::json(b"{}");
-    let attempt = once.run(key(token), payload, async |_claim| {
-        crash.here::<Result<String, std::io::Error>>().await
-    });
-    crash.cut_off(attempt).await.unwrap();
-    id(table, token)
+    support::cut_off(&engine_an_hour_ago(table), token).await
 }
 
 /// Leaves the record of an attempt that runs, and returns its id.
 async fn alive(table: &str, token: &str) -> String {
-    let (once, crash) = (engine(table), Crash::new());
-    let payload = Fingerprint::json(b"{}");
-    let attempt = once.run(key(token), payload, async |_claim| {
-        crash.here::<Result<String, std::io::Error>>().await
-    });
-    crash.cut_off(attempt).await.unwrap();
-    id(table, token)
+    support::cut_off(&engine(table), token).await
 }
 
 /// A delivery whose handler charges in a step that must not be repeated.

@@ -1,137 +1,86 @@
 //! The same commands on records in Redis.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use lambda_idempotency::testing::{Crash, ManualClock};
-use lambda_idempotency::{Claim, Error, Idempotency, Key, OnCrash, Step, StepError};
-use lambda_idempotency_redis::RedisStore;
+use lambda_idempotency::testing::Crash;
+use lambda_idempotency::{Claim, Error, Idempotency, OnCrash, Outcome, Step, StepError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::audit::COUNTS_ONE;
+use crate::records::{EVER, WHY};
 use crate::redis_server::Server;
-use crate::support::{PATIENCE, Said, run};
+use crate::support::{self, Said, cut_off, engine_an_hour_ago, key, receipt, run};
 
-async fn on(server: &Server, arguments: &[&str]) -> Said {
-    run(&[arguments, &["--store", &server.address()]].concat()).await
+async fn on(server: &Server, line: &str) -> Said {
+    run(&format!("{line} --store {}", server.address())).await
 }
 
-const WHY: [&str; 3] = ["--yes", "--reason", "ticket 17"];
-
-fn engine(store: RedisStore, age: Duration) -> Idempotency {
-    let engine = Idempotency::builder(store).namespace("payments");
-    let clock = ManualClock::at((SystemTime::now() - age).into());
-    engine
-        .settings(|settings| settings.store_timeout = PATIENCE)
-        .clock(clock)
-        .build()
-        .unwrap()
+async fn engine(server: &Server) -> Idempotency {
+    support::engine(server.store().await).build().unwrap()
 }
 
 /// Leaves the record of an attempt that died an hour ago, and returns its id.
 async fn dead(server: &Server, token: &str) -> String {
-    let once = engine(server.store().await, Duration::from_hours(1));
-    let (key, crash) = (Key::new("charge", token), Crash::new());
-    let id = once.record_id(&key).unwrap();
-    let attempt = once.run(key, None, async |_claim: Claim| {
-        crash.here::<Result<String, std::io::Error>>().await
-    });
-    crash.cut_off(attempt).await.unwrap();
-    id.as_str().to_owned()
+    cut_off(&engine_an_hour_ago(server.store().await), token).await
 }
 
-async fn deliver(server: &Server, token: &str) -> Result<(bool, String), Error<std::io::Error>> {
-    let once = engine(server.store().await, Duration::ZERO);
-    let handler = async |claim: Claim| Ok(format!("attempt {}", claim.attempt()));
-    let outcome = once.run(Key::new("charge", token), None, handler).await?;
-    Ok((outcome.is_replayed(), outcome.into_inner()))
+async fn deliver(server: &Server, token: &str) -> Result<Outcome<String>, Error<std::io::Error>> {
+    support::deliver(&engine(server).await, token).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_is_explained_released_completed_failed_redacted_and_run_again() {
     let server = Server::start(&[]).await;
-    let ids = [
-        dead(&server, "A").await,
-        dead(&server, "B").await,
-        dead(&server, "C").await,
-    ];
-    let [one, other, third] = &ids;
-    let words = "explain --operation charge --token A --namespace payments --json";
-    let words: Vec<_> = words.split(' ').collect();
-    let explained = on(&server, &words).await.ended_with(0).json();
+    let (one, other) = (dead(&server, "A").await, dead(&server, "B").await);
+    let third = dead(&server, "C").await;
+    let explain = "explain --operation charge --token A --namespace payments --json";
+    let explained = on(&server, explain).await.ended_with(0).json();
     assert_eq!(explained["answer"], "runs_again", "{explained}");
-    on(&server, &[&["release", one][..], &WHY].concat())
-        .await
-        .ended_with(0);
-    assert_eq!(
-        deliver(&server, "A").await.unwrap(),
-        (false, "attempt 2".to_owned())
-    );
-    let complete = ["complete", other, "--outcome", "\"by hand\""];
-    on(&server, &[&complete[..], &WHY].concat())
-        .await
-        .ended_with(0);
-    assert_eq!(
-        deliver(&server, "B").await.unwrap(),
-        (true, "by hand".to_owned())
-    );
-    on(&server, &[&["redact", other][..], &WHY].concat())
-        .await
-        .ended_with(0);
-    let shown = on(&server, &["get", other, "--json"]).await.json();
+    let order = async |words: &str| on(&server, &format!("{words} {WHY}")).await.ended_with(0);
+    order(&format!("release {one}")).await;
+    let ran = deliver(&server, "A").await.unwrap();
+    assert_eq!(ran, Outcome::Executed(receipt(2)));
+    order(&format!("complete {other} --outcome '\"by hand\"'")).await;
+    let replayed = deliver(&server, "B").await.unwrap();
+    assert!(replayed.is_replayed());
+    assert_eq!(replayed.into_inner(), "by hand");
+    order(&format!("redact {other}")).await;
+    let shown = on(&server, &format!("get {other} --json")).await.json();
     assert_eq!(shown["outcome"]["reason"], "redacted");
     assert_eq!(shown["acts"].as_array().map(Vec::len), Some(2), "{shown}");
-    let fail = ["fail", third, "--message", "no such card"];
-    on(&server, &[&fail[..], &WHY].concat()).await.ended_with(0);
+    order(&format!("fail {third} --message 'no such card'")).await;
     let failed = deliver(&server, "C").await.unwrap_err();
     assert!(failed.to_string().contains("no such card"), "{failed}");
-    on(
-        &server,
-        &[&["rerun", one, "--keys", "new"][..], &WHY].concat(),
-    )
-    .await
-    .ended_with(0);
-    assert_eq!(
-        deliver(&server, "A").await.unwrap(),
-        (false, "attempt 3".to_owned())
-    );
+    order(&format!("rerun {one} --keys new")).await;
+    let ran = deliver(&server, "A").await.unwrap();
+    assert_eq!(ran, Outcome::Executed(receipt(3)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_step_that_waits_is_settled() {
     let server = Server::start(&[]).await;
-    let key = || Key::new("charge", "A");
     let charge = || Step::named("charge").on_crash(OnCrash::Interrupt);
-    let (once, crash) = (
-        engine(server.store().await, Duration::from_hours(1)),
-        Crash::new(),
-    );
-    let attempt = once.run(key(), None, async |claim: Claim| {
+    let (once, crash) = (engine_an_hour_ago(server.store().await), Crash::new());
+    let attempt = once.run(key("A"), None, async |claim: Claim| {
         let effect = async |_| crash.here::<Result<String, std::io::Error>>().await;
         claim.step(charge(), effect).await
     });
     crash.cut_off(attempt).await.unwrap();
-    let once = engine(server.store().await, Duration::ZERO);
+    let once = engine(&server).await;
     let again = async || {
         let never = async |_| panic!("it is not fired again");
-        once.run(key(), None, async |claim: Claim| {
+        once.run(key("A"), None, async |claim: Claim| {
             claim.step(charge(), never).await
         })
         .await
-        .map(lambda_idempotency::Outcome::<String>::into_inner)
+        .map(Outcome::<String>::into_inner)
     };
     let waits: Result<String, Error<StepError<std::io::Error>>> = again().await;
     assert!(matches!(waits, Err(Error::Interrupted { .. })), "{waits:?}");
-    let id = once.record_id(&key()).unwrap();
-    let settle = [
-        "settle-step",
-        id.as_str(),
-        "--confirmed",
-        "charge",
-        "--result",
-        "\"r-1\"",
-    ];
-    on(&server, &[&settle[..], &WHY].concat())
+    let id = once.record_id(&key("A")).unwrap();
+    let settle = format!("settle-step {} --confirmed charge", id.as_str());
+    on(&server, &format!("{settle} --result '\"r-1\"' {WHY}"))
         .await
         .ended_with(0);
     assert_eq!(again().await.unwrap(), "r-1");
@@ -147,38 +96,22 @@ async fn all_records_are_listed_and_nothing_else() {
     server
         .ask::<i64>(&["RPUSH", "idempotency-queue", "a"])
         .await;
-    let listed = async |words: &[&str]| {
-        let said = on(&server, &[&["list", "--yes", "--json"][..], words].concat()).await;
-        assert!(said.code < 2, "{said:?}");
-        let mut ids: Vec<_> = said
-            .out
-            .lines()
-            .map(|line| {
-                let line: serde_json::Value = serde_json::from_str(line).unwrap();
-                line["id"].as_str().unwrap().to_owned()
-            })
-            .collect();
-        ids.sort();
-        ids
-    };
-    assert_eq!(listed(&["--stuck"]).await, std::slice::from_ref(&stuck));
-    let all = listed(&["--limit", "5000"]).await;
-    assert_eq!(all.len(), 1_501);
+    let said = on(&server, "list --yes --json --stuck").await;
+    let listed = said.ended_with(1).listed();
+    assert_eq!(listed, std::slice::from_ref(&stuck));
+    let said = on(&server, "list --yes --json --limit 5000").await;
+    assert_eq!(said.ended_with(1).listed().len(), 1_501);
     // By the hash of a log line, as well.
     let hash = &stuck[stuck.len() - 64..][..12];
-    let found = on(&server, &["get", "--hash", hash, "--yes", "--json"])
-        .await
-        .ended_with(0)
-        .json();
-    assert_eq!(found["id"], stuck);
+    let found = on(&server, &format!("get --hash {hash} --yes --json")).await;
+    assert_eq!(found.ended_with(0).json()["id"], stuck);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_that_no_record_can_have_are_skipped_and_counted() {
     let server = Server::start(&[]).await;
     deliver(&server, "A").await.unwrap();
-    let once = engine(server.store().await, Duration::ZERO);
-    let id = once.record_id(&Key::new("charge", "A")).unwrap();
+    let id = engine(&server).await.record_id(&key("A")).unwrap();
     let long = format!("idempotency:{{{}}}", "x".repeat(2_049));
     for key in [
         &b"idempotency:{}"[..],
@@ -190,34 +123,23 @@ async fn keys_that_no_record_can_have_are_skipped_and_counted() {
         let set = set.exec_async(&mut server.connection().await).await;
         set.unwrap();
     }
-    let audit = ["audit", "--effect-key", "hash", "--settled-for", "0s"];
-    let rerun = ["rerun", "--keys", "new", "--yes", "--yes"];
-    let times = [
-        "--completed-since",
-        "2020-01-01T00:00:00Z",
-        "--completed-before",
-        "2100-01-01T00:00:00Z",
-    ];
-    let which = ["--operation", "charge", "--namespace", "payments"];
-    for (words, code, found) in [
-        (&["list", "--yes"][..], 1, id.as_str()),
+    let audit = "audit --effect-key hash --settled-for 0s --effects-command";
+    let rerun = "rerun --keys new --yes --operation charge --namespace payments";
+    for (line, code, found) in [
+        ("list --yes".to_owned(), 1, id.as_str()),
         (
-            &[&audit[..], &["--effects-command", COUNTS_ONE]].concat(),
+            format!("{audit} '{COUNTS_ONE}'"),
             0,
             "compared with their effects",
         ),
         (
-            &["get", "--hash", &id.hash()[..12], "--yes"],
+            format!("get --hash {} --yes", &id.hash()[..12]),
             0,
             id.as_str(),
         ),
-        (
-            &[&rerun[..], &times, &which, &WHY[1..]].concat(),
-            0,
-            id.as_str(),
-        ),
+        (format!("{rerun} {EVER} {WHY}"), 0, id.as_str()),
     ] {
-        let said = on(&server, words).await.ended_with(code);
+        let said = on(&server, &line).await.ended_with(code);
         assert!(said.out.contains(found), "{said:?}");
         let notes = said.err.matches("3 keys skipped: no record has");
         assert_eq!(notes.count(), 1, "{said:?}");
@@ -233,8 +155,8 @@ async fn one_node_is_not_taken_for_its_cluster() {
         "list --yes",
         "audit --effect-key hash --effects-command true",
     );
-    let rerun = "rerun --keys new --operation charge --namespace payments --reason r --completed-since 2020-01-01T00:00:00Z \
-                 --completed-before 2100-01-01T00:00:00Z";
+    let rerun =
+        &format!("rerun --keys new --operation charge --namespace payments --reason r {EVER}");
     let acl = "ACL SETUSER operator on >pass allkeys +@all -info";
     let acl: Vec<_> = acl.split(' ').collect();
     server.ask::<String>(&acl).await;
@@ -250,15 +172,15 @@ async fn one_node_is_not_taken_for_its_cluster() {
         (&of_operator, list, 0, "may be one node of a cluster"),
         (&of_operator, rerun, 3, "which a user with `+info`"),
     ] {
-        let words = words.split_whitespace().chain(["--store", address]);
-        let words: Vec<_> = words.collect();
-        run(&words).await.refused(code, said);
+        run(&format!("{words} --store {address}"))
+            .await
+            .refused(code, said);
     }
     server
         .ask::<String>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"])
         .await;
     server.until(&["CLUSTER", "INFO"], "cluster_size:1").await;
-    let listed = on(&server, &["list", "--yes"]).await.ended_with(0);
+    let listed = on(&server, "list --yes").await.ended_with(0);
     assert!(!listed.err.contains("cluster"), "{listed:?}");
 }
 
@@ -276,7 +198,7 @@ async fn a_server_that_is_not_there_or_refuses_is_named_without_its_password() {
             "could not be reached",
         ),
     ] {
-        let said = run(&["get", "x", "--store", &address]).await;
+        let said = run(&format!("get x --store {address}")).await;
         assert!(!format!("{said:?}").contains("wrong@"), "{said:?}");
         said.refused(3, words);
     }
@@ -311,6 +233,7 @@ async fn a_slow_answer_is_waited_for() {
     let server = Server::start(&[]).await;
     deliver(&server, "A").await.unwrap();
     let address = slow(&server).await;
-    let listed = run(&["list", "--yes", "--store", &address]).await;
-    assert!(listed.ended_with(1).out.contains("payments#charge#"));
+    run(&format!("list --yes --store {address}"))
+        .await
+        .refused(1, "payments#charge#");
 }

@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use aws_sdk_dynamodb::types::AttributeValue;
-
-use crate::support::{command, dynamodb, dynamodb_endpoint, table};
+use crate::records::id;
+use crate::support::{
+    Item, command, dynamodb_endpoint, item, number, put, record, step, table, text,
+};
 
 /// The clock of each command: the monotonic one goes on.
 const NOW: &str = "2026-11-23 03:09:00";
@@ -20,72 +21,41 @@ fn path_of(page: &str) -> PathBuf {
         .join(page)
 }
 
-/// Puts a record of the operation `charge`, begun twelve minutes ago.
-async fn put(table: &str, token: &str, attributes: &[(&str, AttributeValue)]) {
-    let id = super::records::id(table, token);
-    let put = dynamodb().client().put_item().table_name(table);
-    let put = put
-        .item("id", text(&id))
-        .item("owner", text("0123456789abcdef0123456789abcdef"))
-        .item("attempt", number(1))
-        .item("started_at", number(NOW_MILLIS - 720_000))
-        .item(
-            "expiration",
-            number((NOW_MILLIS - 720_000) / 1_000 + 604_800),
-        )
-        .item("v", number(1));
-    let put = attributes
-        .iter()
-        .fold(put, |put, (name, value)| put.item(*name, value.clone()));
-    put.send().await.unwrap();
-}
-
-fn text(text: &str) -> AttributeValue {
-    AttributeValue::S(text.to_owned())
-}
-
-fn number(number: i64) -> AttributeValue {
-    AttributeValue::N(number.to_string())
-}
-
-fn in_progress(lease: i64) -> [(&'static str, AttributeValue); 2] {
-    [
-        ("status", text("INPROGRESS")),
-        ("in_progress_expiration", number(lease)),
-    ]
+/// A charge that began twelve minutes ago.
+fn charge(id: String, status: &str) -> Item {
+    let began = NOW_MILLIS - 720_000;
+    let own = [
+        ("owner", text("0123456789abcdef0123456789abcdef")),
+        ("started_at", number(began)),
+        ("expiration", number(began / 1_000 + 604_800)),
+    ];
+    record(id, status, own)
 }
 
 /// The records that the pages speak of.
 async fn records() -> String {
     let table = table().await;
-    put(&table, "order-17", &in_progress(NOW_MILLIS - 659_000)).await;
-    let step = AttributeValue::M(
-        [
-            ("state", text("PENDING")),
-            ("revision", number(1)),
-            ("tries", number(1)),
-            ("at", number(NOW_MILLIS - 719_000)),
-        ]
-        .map(|(name, value)| (name.to_owned(), value))
-        .into(),
-    );
-    let waiting = [
+    for (token, lease) in [("order-17", -659_000), ("order-19", 31_000)] {
+        let mut running = charge(id(&table, token), "INPROGRESS");
+        running.extend(item([(
+            "in_progress_expiration",
+            number(NOW_MILLIS + lease),
+        )]));
+        put(&table, running).await;
+    }
+    let mut waiting = charge(id(&table, "order-18"), "INPROGRESS");
+    waiting.extend(item([
+        ("in_progress_expiration", number(0)),
         ("last_error", text("interrupted step")),
-        ("step:charge", step),
-    ];
-    put(
-        &table,
-        "order-18",
-        &[&in_progress(0)[..], &waiting].concat(),
-    )
-    .await;
-    put(&table, "order-19", &in_progress(NOW_MILLIS + 31_000)).await;
-    let done = [
-        ("status", text("COMPLETED")),
+        ("step:charge", step("PENDING", NOW_MILLIS - 719_000, &[])),
+    ]));
+    put(&table, waiting).await;
+    let mut done = charge(id(&table, "order-20"), "COMPLETED");
+    done.extend(item([
         ("data", text("\"receipt-20\"")),
         ("completed_at", number(NOW_MILLIS - 718_000)),
-    ];
-    put(&table, "order-20", &done).await;
+    ]));
+    put(&table, done).await;
     table
 }
 
@@ -96,7 +66,7 @@ async fn typed(line: &str, table: &str) -> String {
     let folder = PathBuf::from(env!("CARGO_BIN_EXE_idempotency"));
     let folder = folder.parent().unwrap();
     let mut shell = tokio::process::Command::new("/bin/sh");
-    let mut environment = command(&[]);
+    let mut environment = command("");
     // On a machine that does much else, a request takes its time.
     let patient = "idempotency() { command idempotency --timeout 2min \"$@\"; }";
     shell

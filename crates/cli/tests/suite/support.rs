@@ -1,10 +1,17 @@
-//! Tables on DynamoDB Local, and the binary.
+//! Tables on DynamoDB Local, workers on any store, and the binary.
 
-use std::fmt::Write as _;
+use std::collections::HashMap;
+use std::fmt::{self, Display, Write as _};
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use lambda_idempotency::testing::TestDynamoDb;
+use aws_sdk_dynamodb::types::{AttributeValue, PutRequest, WriteRequest};
+use futures_util::{StreamExt, stream};
+use lambda_idempotency::store::Store;
+use lambda_idempotency::testing::{Crash, ManualClock, TestDynamoDb};
+use lambda_idempotency::{Builder, Claim, Error, Fingerprint, Idempotency, Key, Outcome};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
@@ -22,9 +29,88 @@ pub(crate) fn dynamodb() -> TestDynamoDb {
 
 /// A new table on DynamoDB Local, with the key `id`.
 pub(crate) async fn table() -> String {
+    table_with(&["id"]).await
+}
+
+/// A new table on DynamoDB Local, with this key.
+pub(crate) async fn table_with(key: &[&str]) -> String {
     let name = format!("cli-{:016x}", fastrand::u64(..));
-    dynamodb().create_table(&name, &["id"]).await.unwrap();
+    dynamodb().create_table(&name, key).await.unwrap();
     name
+}
+
+pub(crate) type Item = HashMap<String, AttributeValue>;
+
+pub(crate) fn text(text: impl Into<String>) -> AttributeValue {
+    AttributeValue::S(text.into())
+}
+
+pub(crate) fn number(number: impl Display) -> AttributeValue {
+    AttributeValue::N(number.to_string())
+}
+
+pub(crate) fn item<N: Into<String>>(
+    attributes: impl IntoIterator<Item = (N, AttributeValue)>,
+) -> Item {
+    let attributes = attributes.into_iter();
+    attributes
+        .map(|(name, value)| (name.into(), value))
+        .collect()
+}
+
+/// The item of a record: what each has, and attributes of its own.
+pub(crate) fn record<N: Into<String>>(
+    id: impl Into<String>,
+    status: &str,
+    own: impl IntoIterator<Item = (N, AttributeValue)>,
+) -> Item {
+    let mut record = item([
+        ("id", text(id)),
+        ("status", text(status)),
+        ("owner", text("0f")),
+        ("attempt", number(1)),
+        ("expiration", number(4_000_000_000_u64)),
+        ("v", number(1)),
+    ]);
+    record.extend(item(own));
+    record
+}
+
+/// A step that is in this state since then, with attributes of its own.
+pub(crate) fn step(state: &str, at: i64, own: &[(&str, AttributeValue)]) -> AttributeValue {
+    let mut step = item([
+        ("state", text(state)),
+        ("revision", number(1)),
+        ("tries", number(1)),
+        ("at", number(at)),
+    ]);
+    step.extend(item(own.iter().cloned()));
+    AttributeValue::M(step)
+}
+
+pub(crate) async fn put(table: &str, item: Item) {
+    let put = dynamodb().client().put_item().table_name(table);
+    put.set_item(Some(item)).send().await.unwrap();
+}
+
+/// Puts items in batches side by side.
+pub(crate) async fn put_all(table: &str, items: impl IntoIterator<Item = Item>) {
+    let request = |item| {
+        let put = PutRequest::builder().set_item(Some(item)).build();
+        WriteRequest::builder().put_request(put.unwrap()).build()
+    };
+    let requests: Vec<_> = items.into_iter().map(request).collect();
+    let client = dynamodb().client();
+    let batches = requests.chunks(25).map(|batch| {
+        let write = client.batch_write_item();
+        let write = write.request_items(table, batch.to_vec());
+        async move {
+            let left = write.send().await.unwrap().unprocessed_items;
+            assert!(left.is_none_or(|left| left.is_empty()));
+        }
+    });
+    let batches = stream::iter(batches);
+    batches.for_each_concurrent(8, |batch| batch).await;
 }
 
 /// The time that one request may take on a machine that does much else, here and in the binary.
@@ -33,6 +119,103 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
 /// A size that the environment may set.
 pub(crate) fn size(variable: &str, otherwise: usize) -> usize {
     std::env::var(variable).map_or(otherwise, |size| size.parse().expect("a number"))
+}
+
+pub(crate) fn key(token: &str) -> Key {
+    Key::new("charge", token)
+}
+
+/// A worker's engine on the store, as a function in production has it.
+pub(crate) fn engine(store: impl Store) -> Builder {
+    Idempotency::builder(store)
+        .namespace("payments")
+        .settings(|settings| settings.store_timeout = PATIENCE)
+}
+
+/// The same, an hour ago.
+pub(crate) fn engine_an_hour_ago(store: impl Store) -> Idempotency {
+    let hour_ago = SystemTime::now() - Duration::from_hours(1);
+    let clock = ManualClock::at(hour_ago.into());
+    engine(store).clock(clock).build().unwrap()
+}
+
+/// Leaves the record of an attempt that is cut off, and returns its id.
+pub(crate) async fn cut_off(once: &Idempotency, token: &str) -> String {
+    let crash = Crash::new();
+    let payload = Fingerprint::json(b"{}");
+    let attempt = once.run(key(token), payload, async |_claim| {
+        crash.here::<Result<String, std::io::Error>>().await
+    });
+    crash.cut_off(attempt).await.unwrap();
+    let id = once.record_id(&key(token)).unwrap();
+    id.as_str().to_owned()
+}
+
+/// A delivery: a handler that answers with its attempt.
+pub(crate) async fn deliver(
+    once: &Idempotency,
+    token: &str,
+) -> Result<Outcome<String>, Error<std::io::Error>> {
+    let handler = async |claim: Claim| Ok(receipt(claim.attempt()));
+    let payload = Fingerprint::json(b"{}");
+    once.run(key(token), payload, handler).await
+}
+
+/// The outcome of a delivery.
+pub(crate) fn receipt(attempt: u32) -> String {
+    format!("receipt of attempt {attempt}")
+}
+
+/// A file or folder of a test, which is removed with it.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    /// A path at which there is nothing yet.
+    pub(crate) fn new() -> Self {
+        Self(std::env::temp_dir().join(format!("cli-{:016x}", fastrand::u64(..))))
+    }
+
+    pub(crate) fn with(text: impl AsRef<[u8]>) -> Self {
+        let scratch = Self::new();
+        std::fs::write(&scratch, text).unwrap();
+        scratch
+    }
+
+    pub(crate) fn folder() -> Self {
+        let scratch = Self::new();
+        std::fs::create_dir(&scratch).unwrap();
+        scratch
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = if self.is_dir() {
+            std::fs::remove_dir_all(&self.0)
+        } else {
+            std::fs::remove_file(&self.0)
+        };
+    }
+}
+
+impl Deref for Scratch {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl AsRef<Path> for Scratch {
+    fn as_ref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Display for Scratch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.display().fmt(f)
+    }
 }
 
 /// The exit code and the output of a run of the binary.
@@ -57,6 +240,17 @@ impl Said {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
+    /// The ids of the records that were listed as JSON, sorted.
+    pub(crate) fn listed(&self) -> Vec<String> {
+        let id = |line| {
+            let listed: Value = serde_json::from_str(line).unwrap();
+            listed["id"].as_str().unwrap().to_owned()
+        };
+        let mut ids: Vec<_> = self.out.lines().map(id).collect();
+        ids.sort();
+        ids
+    }
+
     /// Fails unless the run ended with this code.
     pub(crate) fn ended_with(self, code: i32) -> Self {
         assert_eq!(self.code, code, "{self:?}");
@@ -72,14 +266,32 @@ impl Said {
     }
 }
 
+/// The words of a line. What is between two `'` is one word.
+fn words(line: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    for (number, part) in line.split('\'').enumerate() {
+        if number % 2 == 1 {
+            words.push(part);
+        } else {
+            words.extend(part.split_whitespace());
+        }
+    }
+    words
+}
+
+/// The binary with the words of this line.
+pub(crate) fn command(line: &str) -> Command {
+    command_of(&words(line))
+}
+
 /// The binary, with nothing of this process's environment that it reads. It waits long, unless it is told otherwise.
-pub(crate) fn command(arguments: &[&str]) -> Command {
+pub(crate) fn command_of(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_idempotency"));
-    if !arguments.contains(&"--timeout") {
+    if !words.contains(&"--timeout") {
         command.args(["--timeout", "2min"]);
     }
     command
-        .args(arguments)
+        .args(words)
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .env("HOME", "/nonexistent")
@@ -99,15 +311,31 @@ pub(crate) fn command(arguments: &[&str]) -> Command {
 }
 
 /// Runs the binary, without a terminal.
-pub(crate) async fn run(arguments: &[&str]) -> Said {
-    Said::of(&command(arguments).output().await.unwrap())
+pub(crate) async fn run(line: &str) -> Said {
+    Said::of(&command(line).output().await.unwrap())
+}
+
+/// The flags of a table of DynamoDB Local.
+pub(crate) fn place(table: &str) -> String {
+    format!("--endpoint-url {} --table {table}", dynamodb_endpoint())
 }
 
 /// Runs the binary on a table of DynamoDB Local.
-pub(crate) async fn on(table: &str, arguments: &[&str]) -> Said {
-    let endpoint = dynamodb_endpoint();
-    let place = ["--endpoint-url", &endpoint, "--table", table];
-    run(&[arguments, &place].concat()).await
+pub(crate) async fn on(table: &str, line: &str) -> Said {
+    run(&format!("{line} {}", place(table))).await
+}
+
+/// Shows a record.
+pub(crate) async fn get(table: &str, id: &str) -> Value {
+    let shown = on(table, &format!("get '{id}' --json")).await;
+    shown.ended_with(0).json()
+}
+
+/// The ids of the findings of a check.
+pub(crate) fn findings(check: &Value) -> Vec<String> {
+    let findings = check["findings"].as_array().unwrap().iter();
+    let ids = findings.map(|finding| finding["id"].as_str().unwrap().to_owned());
+    ids.collect()
 }
 
 /// The binary at a terminal, which `script` makes.
@@ -119,9 +347,8 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// Starts a command line on a table of DynamoDB Local.
     pub(crate) fn start(table: &str, words: &str) -> Self {
-        let (binary, endpoint) = (env!("CARGO_BIN_EXE_idempotency"), dynamodb_endpoint());
-        let line =
-            format!("{binary} {words} --table {table} --endpoint-url {endpoint} --timeout 2min");
+        let (binary, place) = (env!("CARGO_BIN_EXE_idempotency"), place(table));
+        let line = format!("{binary} {words} {place} --timeout 2min");
         let mut script = Command::new("script");
         script
             .args(["--quiet", "--return", "--command", &line, "/dev/null"])

@@ -3,37 +3,36 @@
 use serde_json::json;
 
 use crate::records::{dead, deliver};
-use crate::support::{Said, Terminal, command, on, run, table};
+use crate::support::{Said, Scratch, Terminal, command, get, on, run, table};
 
 #[tokio::test]
 async fn each_shell_has_completions() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
-        let said = run(&["completions", shell]).await.ended_with(0);
-        assert!(said.out.contains("settle-step"), "{shell}");
+        run(&format!("completions {shell}"))
+            .await
+            .refused(0, "settle-step");
     }
-    run(&["completions", "csh"])
+    run("completions csh")
         .await
         .refused(2, "[possible values: bash");
 }
 
 #[tokio::test]
 async fn each_command_has_a_manual_page() {
-    let folder = std::env::temp_dir().join(format!("idempotency-man-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    run(&["man", folder.to_str().unwrap()]).await.ended_with(0);
+    let folder = Scratch::folder();
+    run(&format!("man {folder}")).await.ended_with(0);
     let pages: Vec<_> = std::fs::read_dir(&folder).unwrap().collect();
     assert!(pages.len() > 10, "{pages:?}");
     let page = std::fs::read_to_string(folder.join("idempotency-release.1")).unwrap();
     assert!(page.contains("while\\-live"), "{page}");
-    std::fs::remove_dir_all(&folder).unwrap();
-    run(&["man", "/nonexistent/folder"])
+    run("man /nonexistent/folder")
         .await
         .refused(2, "/nonexistent/folder");
 }
 
 #[tokio::test]
 async fn colours_are_for_terminals() {
-    let said = run(&["get", "any"]).await;
+    let said = run("get any").await;
     assert!(!said.err.contains('\u{1b}'), "{said:?}");
 }
 
@@ -68,7 +67,7 @@ async fn a_record_that_moves_while_the_operator_thinks_is_left_alone() {
         text.contains("the record moved after it was looked at") && code == 4,
         "{code}: {text}"
     );
-    let left = on(&table, &["get", &id, "--json"]).await.json();
+    let left = get(&table, &id).await;
     assert_eq!(
         (&left["state"], &left["acts"]),
         (&json!("completed"), &json!([]))
@@ -82,7 +81,7 @@ async fn a_name_that_is_empty_is_refused() {
         ("IDEMPOTENCY_NAMESPACE", "namespace"),
         ("IDEMPOTENCY_TABLE", "table"),
     ] {
-        let mut list = command(&["list", "--stuck", "--yes"]);
+        let mut list = command("list --stuck --yes");
         let said = Said::of(&list.env(variable, "").output().await.unwrap());
         said.refused(2, flag);
     }
@@ -95,11 +94,11 @@ async fn a_name_that_is_empty_is_refused() {
         "--partition-key",
         "--operation",
     ] {
-        run(&["list", "--yes", flag, ""]).await.refused(2, flag);
+        run(&format!("list --yes {flag} ''")).await.refused(2, flag);
     }
     let long = "n".repeat(256);
     for namespace in ["a#b", "a\nb", &long] {
-        run(&["list", "--yes", "--namespace", namespace])
+        run(&format!("list --yes --namespace '{namespace}'"))
             .await
             .refused(2, "without `#` and control characters");
     }
@@ -109,50 +108,48 @@ async fn a_name_that_is_empty_is_refused() {
 #[tokio::test]
 async fn a_flag_that_would_be_ignored_is_refused() {
     let table = table().await;
-    let key = ["--operation", "charge", "--token", "A-17"];
-    let hash = "0f".repeat(32);
-    let by_hash = ["get", "--hash", &hash, "--yes"];
-    let rerun = ["rerun", "--keys", "new", "--reason", "why", "--yes"];
-    let by_key = [&rerun[..], &key].concat();
-    let by_file = [&rerun[..], &["--from", "/dev/null"]].concat();
-    let by_id = [&rerun[..], &["any"]].concat();
-    let since = ["--completed-since", "1700000000"];
-    let before = ["--completed-before", "1700000001"];
-    let by_time = [&rerun[..], &["--operation", "charge"], &since, &before].concat();
-    let audit = ["audit", "--effect-key", "id", "--effects-command", "cat"];
-    let exported = [&audit[..], &["--export", "/nonexistent"]].concat();
+    let by_hash = &format!("get --hash {} --yes", "0f".repeat(32));
+    let rerun = "rerun --keys new --reason why --yes";
+    let by_id = &format!("{rerun} any");
+    let by_file = &format!("{rerun} --from /dev/null");
+    let by_key = &format!("{rerun} --operation charge --token A-17");
+    let before = "--completed-before 1700000001";
+    let by_time = &format!("{rerun} --operation charge --completed-since 1700000000 {before}");
+    let audit = "audit --effect-key id --effects-command cat";
+    let exported = &format!("{audit} --export /nonexistent");
     let template = concat!(env!("CARGO_MANIFEST_DIR"), "/../../template.yaml");
-    let template = ["plan", "--template", template];
-    let queue = ["plan", "--function-timeout", "3s"];
-    let postgres = ["--store", "postgres://127.0.0.1:9/none"];
-    let elsewhere = [&["get", "any"][..], &postgres].concat();
+    let template = &format!("plan --template '{template}'");
+    let queue = "plan --function-timeout 3s";
+    let postgres = "--store postgres://127.0.0.1:9/none";
+    let elsewhere = &format!("get any {postgres}");
     for (words, flag) in [
-        (&["get", "any"][..], &["--operation", "charge"][..]),
-        (&["get", "any"], &["--scope", "tenant-7"]),
-        (&by_hash, &["--scope", "tenant-7"]),
-        (&by_id, &["--scope", "tenant-7"]),
-        (&by_id, &before),
-        (&by_file, &["--scope", "tenant-7"]),
-        (&by_file, &before),
-        (&by_key, &before),
-        (&by_time, &["--scope", "tenant-7"]),
-        (&["list", "--yes"], &["--quiet", "2h"]),
-        (&audit, &["--effects-attribute", "payment"]),
-        (&exported, &postgres),
-        (&["doctor"], &["--asynchronous"]),
-        (&["doctor"], &["--adapter", "http"]),
-        (&["doctor"], &postgres),
-        (&["plan"], &["--visibility", "60s"]),
-        (&["plan", "--requests", "10"], &["--fifo"]),
-        (&template, &["--window", "5s"]),
-        (&queue, &["--parameter", "A=1"]),
-        (&queue, &["--function", "Work"]),
-        (&queue, &["--record-bytes", "900"]),
-        (&elsewhere, &["--partition-key", "pk"]),
-        (&elsewhere, &["--attribute", "data=outcome"]),
+        ("get any", "--operation charge"),
+        ("get any", "--scope tenant-7"),
+        (by_hash, "--scope tenant-7"),
+        (by_id, "--scope tenant-7"),
+        (by_id, before),
+        (by_file, "--scope tenant-7"),
+        (by_file, before),
+        (by_key, before),
+        (by_time, "--scope tenant-7"),
+        ("list --yes", "--quiet 2h"),
+        (audit, "--effects-attribute payment"),
+        (exported, postgres),
+        ("doctor", "--asynchronous"),
+        ("doctor", "--adapter http"),
+        ("doctor", postgres),
+        ("plan", "--visibility 60s"),
+        ("plan --requests 10", "--fifo"),
+        (template, "--window 5s"),
+        (queue, "--parameter A=1"),
+        (queue, "--function Work"),
+        (queue, "--record-bytes 900"),
+        (elsewhere, "--partition-key pk"),
+        (elsewhere, "--attribute data=outcome"),
     ] {
-        let said = on(&table, &[words, flag].concat()).await;
-        said.refused(2, flag[0].trim_start_matches("--"));
+        let said = on(&table, &format!("{words} {flag}")).await;
+        let name = flag.trim_start_matches("--").split(' ').next();
+        said.refused(2, name.unwrap());
     }
-    run(&["plan"]).await.refused(2, "--requests");
+    run("plan").await.refused(2, "--requests");
 }

@@ -11,7 +11,7 @@ pub(super) fn tls_stack(deployment: &Deployment) -> Vec<Verdict> {
         let why = "A second TLS stack is linked: a larger program, a slower cold start, one more thing to keep patched.";
         let fix = "aws-sdk-dynamodb = { version = \"1\", default-features = false, features = [\"rt-tokio\"] }\n\
                     The same for each other SDK crate: `cargo tree -i rustls@0.21` names who pulls it";
-        warning("tls-stack", "Cargo.lock", second.join(", "), why, fix)
+        warning("Cargo.lock", second.join(", "), why, fix)
     })]
 }
 
@@ -29,7 +29,6 @@ pub(super) fn clock(deployment: &Deployment) -> Vec<Verdict> {
         );
         let why = "Two machines that differ by more than the margin may both hold a key: each counts the other's lease as over.";
         warning(
-            "clock",
             "this machine's clock",
             what,
             why,

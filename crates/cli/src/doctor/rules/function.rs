@@ -56,7 +56,7 @@ pub(super) fn table_variable(deployment: &Deployment) -> Vec<Verdict> {
                 "Environment: {{ Variables: {{ IDEMPOTENCY_TABLE: {} }} }}",
                 table.name
             );
-            danger("table-variable", &function.name, what, why, fix)
+            danger(&function.name, what, why, fix)
         }))
     })
 }
@@ -65,18 +65,13 @@ pub(super) fn kill_switch(deployment: &Deployment) -> Vec<Verdict> {
     each(deployment, |function| {
         Some(judge(function.disabled?, || {
             let why = "Handlers run unprotected: each duplicate takes effect again.";
+            let name = &function.name;
             let fix = format!(
-                "aws lambda update-function-configuration --function-name {} --environment 'Variables={{IDEMPOTENCY_TABLE=…}}'\n\
-                 It replaces all variables: pass the others, too",
-                function.name
+                "aws lambda get-function-configuration --function-name {name} --query '{{Variables: Environment.Variables}}' --output json > variables.json\n\
+                 $EDITOR variables.json      # remove \"IDEMPOTENCY_DISABLED\"\n\
+                 aws lambda update-function-configuration --function-name {name} --environment file://variables.json"
             );
-            danger(
-                "kill-switch",
-                &function.name,
-                "IDEMPOTENCY_DISABLED is on",
-                why,
-                fix,
-            )
+            danger(name, "IDEMPOTENCY_DISABLED is on", why, fix)
         }))
     })
 }
@@ -89,7 +84,7 @@ pub(super) fn missing_action(deployment: &Deployment) -> Vec<Verdict> {
             let why = "Without a completion, the effect repeats with each delivery; without a group's action, each record takes its own request.";
             let fix = "Attach infra/policy.yaml with the function's adapter to its role. Of one that is confined to a namespace, \
                         give --namespace here";
-            danger("missing-action", &function.name, what, why, fix)
+            danger(&function.name, what, why, fix)
         }))
     })
 }
@@ -105,7 +100,6 @@ pub(super) fn async_destination(deployment: &Deployment) -> Vec<Verdict> {
                 function.name
             );
             warning(
-                "async-destination",
                 &function.name,
                 "asynchronous events that fail go nowhere",
                 why,
@@ -124,7 +118,6 @@ pub(super) fn mapping_disabled(deployment: &Deployment) -> Vec<Verdict> {
                 mapping.id
             );
             warning(
-                "mapping-disabled",
                 &function.name,
                 format!("its mapping of {} is disabled", name(mapping)),
                 why,
@@ -146,7 +139,7 @@ pub(super) fn item_failures(deployment: &Deployment) -> Vec<Verdict> {
                 "aws lambda update-event-source-mapping --uuid {} --function-response-types ReportBatchItemFailures",
                 mapping.id
             );
-            danger("item-failures", &function.name, what, why, fix)
+            danger(&function.name, what, why, fix)
         }))
     })
 }
@@ -189,7 +182,7 @@ pub(super) fn concurrency(deployment: &Deployment) -> Vec<Verdict> {
                 largest.id,
                 share.max(2)
             );
-            warning("concurrency", &function.name, what, why, fix)
+            warning(&function.name, what, why, fix)
         }))
     })
 }

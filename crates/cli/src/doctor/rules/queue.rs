@@ -63,7 +63,6 @@ pub(super) fn visibility_timeout(deployment: &Deployment) -> Vec<Verdict> {
             );
             let why = "A message comes back while its first attempt runs: it uses up a receive, and nothing is done.";
             warning(
-                "visibility-timeout",
                 &queue.name,
                 what,
                 why,
@@ -81,13 +80,7 @@ pub(super) fn dead_letter_queue(deployment: &Deployment) -> Vec<Verdict> {
             let fix = format!(
                 "RedrivePolicy: {{ deadLetterTargetArn: !GetAtt DeadLetters.Arn, maxReceiveCount: {RECEIVES} }}"
             );
-            danger(
-                "dead-letter-queue",
-                &queue.name,
-                "it has no dead-letter queue",
-                why,
-                fix,
-            )
+            danger(&queue.name, "it has no dead-letter queue", why, fix)
         }))
     })
 }
@@ -100,7 +93,7 @@ pub(super) fn receive_count(deployment: &Deployment) -> Vec<Verdict> {
             let what = format!("a message goes to the dead-letter queue after {receives} receives");
             let why = "A crash costs a receive or two until the dead attempt's lease is over: work that would succeed is given up.";
             let fix = format!("RedrivePolicy: {{ …, maxReceiveCount: {RECEIVES} }}");
-            warning("receive-count", &queue.name, what, why, fix)
+            warning(&queue.name, what, why, fix)
         }))
     })
 }
@@ -126,7 +119,6 @@ pub(super) fn dead_letter_retention(deployment: &Deployment) -> Vec<Verdict> {
                 ..Queue::default()
             };
             danger(
-                "dead-letter-retention",
                 &queue.name,
                 what,
                 why,
@@ -166,7 +158,7 @@ pub(super) fn retention(deployment: &Deployment) -> Vec<Verdict> {
             let fix = format!(
                 ".retention(Duration::from_hours({days} * 24)) in the code, and --retention {days}days here"
             );
-            danger("retention", &queue.name, what, why, fix)
+            danger(&queue.name, what, why, fix)
         }))
     })
 }
@@ -177,7 +169,7 @@ pub(super) fn failure_retention(deployment: &Deployment) -> Vec<Verdict> {
     each(deployment, |_, _, queue| {
         let dead_letters = queue.dead_letters.as_ref()?.as_ref()?;
         let receives = dead_letters.max_receive_count?;
-        let longest = queue.visibility? * receives;
+        let longest = queue.visibility?.saturating_mul(receives);
         Some(judge(kept < longest, || {
             let what = format!(
                 "permanent failures are kept for {}, and {receives} receives take {}",
@@ -190,7 +182,7 @@ pub(super) fn failure_retention(deployment: &Deployment) -> Vec<Verdict> {
             let fix = format!(
                 "settings.failure_retention = Duration::from_mins({minutes}) in the code, and --failure-retention {minutes}min here"
             );
-            warning("failure-retention", &queue.name, what, why, fix)
+            warning(&queue.name, what, why, fix)
         }))
     })
 }

@@ -27,13 +27,7 @@ pub(super) fn bisect(deployment: &Deployment) -> Vec<Verdict> {
                 "aws lambda update-event-source-mapping --uuid {} --bisect-batch-on-function-error",
                 mapping.id
             );
-            warning(
-                "bisect",
-                &stream.name,
-                "a batch that fails isn't split",
-                why,
-                fix,
-            )
+            warning(&stream.name, "a batch that fails isn't split", why, fix)
         }))
     })
 }
@@ -50,13 +44,7 @@ pub(super) fn record_age(deployment: &Deployment) -> Vec<Verdict> {
         if retries.is_none() && age.is_none() {
             let what = "neither retries nor age are bounded";
             let why = "A record that can't be done stops its shard until the stream forgets it, and all behind it with it.";
-            return Some(Verdict::Bad(danger(
-                "record-age",
-                &stream.name,
-                what,
-                why,
-                fix,
-            )));
+            return Some(Verdict::Bad(danger(&stream.name, what, why, fix)));
         }
         let timeout = timeout?;
         let is_short = retries.is_some_and(|retries| u64::from(retries) < least)
@@ -68,7 +56,7 @@ pub(super) fn record_age(deployment: &Deployment) -> Vec<Verdict> {
                 length(timeout)
             );
             let why = "Lambda discards the record, and all behind it in the batch, although a later retry would run.";
-            warning("record-age", &stream.name, what, why, fix)
+            warning(&stream.name, what, why, fix)
         }))
     })
 }
@@ -83,7 +71,6 @@ pub(super) fn on_failure(deployment: &Deployment) -> Vec<Verdict> {
                 mapping.id
             );
             danger(
-                "on-failure",
                 &stream.name,
                 "records that are given up go nowhere",
                 why,
@@ -111,7 +98,7 @@ pub(super) fn failure_retention(deployment: &Deployment) -> Vec<Verdict> {
             let fix = format!(
                 "settings.failure_retention = Duration::from_mins({minutes}) in the code, and --failure-retention {minutes}min here"
             );
-            warning("failure-retention", &stream.name, what, why, fix)
+            warning(&stream.name, what, why, fix)
         }))
     })
 }
@@ -131,7 +118,7 @@ pub(super) fn retention(deployment: &Deployment) -> Vec<Verdict> {
             let fix = format!(
                 ".retention(Duration::from_hours({hours})) in the code, and --retention {hours}h here"
             );
-            danger("stream-retention", &stream.name, what, why, fix)
+            danger(&stream.name, what, why, fix)
         }))
     })
 }

@@ -21,13 +21,7 @@ pub(super) fn ttl_off(deployment: &Deployment) -> Vec<Verdict> {
         let ttl = table.ttl.as_ref()?;
         Some(judge(ttl.is_none(), || {
             let why = "No record is ever deleted: the table grows, and costs, for ever.";
-            warning(
-                "ttl-off",
-                &table.name,
-                "time to live is off",
-                why,
-                mend_ttl(table),
-            )
+            warning(&table.name, "time to live is off", why, mend_ttl(table))
         }))
     })
 }
@@ -41,7 +35,7 @@ pub(super) fn ttl_attribute(deployment: &Deployment) -> Vec<Verdict> {
                 table.expected_ttl
             );
             let why = "No record has that attribute, so none is deleted; one that means something else would be deleted early.";
-            danger("ttl-attribute", &table.name, what, why, mend_ttl(table))
+            danger(&table.name, what, why, mend_ttl(table))
         }))
     })
 }
@@ -54,7 +48,7 @@ pub(super) fn key_schema(deployment: &Deployment) -> Vec<Verdict> {
             let what = format!("its key is {has}, and the engine writes {wants}");
             let why = "Each claim is refused, and nothing runs.";
             let fix = "Name the keys in the code, by DynamoDbStore::layout, or take another table. Here: --partition-key, --sort-key";
-            danger("key-schema", &table.name, what, why, fix)
+            danger(&table.name, what, why, fix)
         }))
     })
 }
@@ -69,13 +63,7 @@ pub(super) fn point_in_time_recovery(deployment: &Deployment) -> Vec<Verdict> {
                 "aws dynamodb update-continuous-backups --table-name {name} \
                  --point-in-time-recovery-specification PointInTimeRecoveryEnabled=true"
             );
-            warning(
-                "point-in-time-recovery",
-                name,
-                "point-in-time recovery is off",
-                why,
-                fix,
-            )
+            warning(name, "point-in-time recovery is off", why, fix)
         }))
     })
 }
@@ -88,13 +76,7 @@ pub(super) fn deletion_protection(deployment: &Deployment) -> Vec<Verdict> {
             let fix = format!(
                 "aws dynamodb update-table --table-name {name} --deletion-protection-enabled"
             );
-            warning(
-                "deletion-protection",
-                name,
-                "deletion protection is off",
-                why,
-                fix,
-            )
+            warning(name, "deletion protection is off", why, fix)
         }))
     })
 }

@@ -7,8 +7,8 @@ use lambda_idempotency::protocol::record::Record;
 
 use super::{Answer, SafeAct};
 use crate::output::is_obeyed;
-use crate::records::complete::is_http;
 use crate::records::operate::{gives_results, is_compensated, results};
+use crate::records::outcome::is_http;
 
 /// Quotes a word for the shell, as a string without what a terminal obeys: a report would show that
 /// as text, and the command would name another word.
@@ -78,14 +78,20 @@ pub(super) fn release(id: &RecordId) -> SafeAct {
     )
 }
 
-/// Returns the command that completes a record.
-fn completion(id: &RecordId, flags: &str) -> String {
-    let outcome = if is_http(id) {
-        "--status CODE --body-file FILE"
+/// Returns the act that completes a record.
+fn completion(id: &RecordId, when: &str, flags: &str) -> SafeAct {
+    let (otherwise, outcome) = if is_http(id) {
+        (
+            "; by --outcome JSON, where no HTTP layer calls the handler",
+            "--status CODE --body-file FILE",
+        )
     } else {
-        "--outcome JSON"
+        ("", "--outcome JSON")
     };
-    on(id, "complete", &format!("{outcome} --reason WHY{flags}"))
+    act(
+        &format!("{when}{otherwise}"),
+        on(id, "complete", &format!("{outcome} --reason WHY{flags}")),
+    )
 }
 
 /// Returns the acts that settle a step that waits. Names it where there are several.
@@ -121,9 +127,10 @@ pub(super) fn safe_acts(
     record: Option<&Record>,
 ) -> Vec<SafeAct> {
     let release = release(id);
-    let complete = act(
+    let complete = completion(
+        id,
         "the effect happened: duplicates get this outcome, and nothing runs",
-        completion(id, ""),
+        "",
     );
     let give_up = act(
         "the effect did not happen and must not any more: duplicates get this failure",
@@ -145,9 +152,10 @@ pub(super) fn safe_acts(
         Answer::RunsAgain => vec![complete, give_up],
         Answer::InFlight => vec![
             ask_again(id, "wait until the lease is over, then ask again"),
-            act(
+            completion(
+                id,
                 "the log says `unrecorded` of it, so the effect happened: don't wait",
-                completion(id, " --while-live"),
+                " --while-live",
             ),
         ],
         Answer::FailureReplayed if record.is_some_and(is_compensated) => vec![act(

@@ -15,6 +15,7 @@ fn order(ending: Ending) -> Order {
         by: "alice".to_owned(),
         reason: "a test".to_owned(),
         left: None,
+        given: None,
     };
     Order { ending, act }
 }

@@ -1,22 +1,22 @@
 //! Commands that are cut off between any two of their requests: the same command goes on, and nothing
 //! runs that wasn't to run.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use aws_sdk_dynamodb::types::AttributeValue;
-use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::testing::Crash;
-use lambda_idempotency::{Claim, Error, Fingerprint, Idempotency, Outcome};
+use lambda_idempotency::{Claim, Error, Fingerprint, Outcome};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinSet, LocalSet};
 
-use super::{WHY, dead, deliver, deliver_in_steps, engine, engine_an_hour_ago, id, key};
-use crate::support::{PATIENCE, Said, dynamodb, dynamodb_endpoint, on, run, table};
+use super::{EVER, WHY, dead, deliver, deliver_in_steps, engine, engine_an_hour_ago, id, store};
+use crate::support::{
+    self, Item, Said, Scratch, dynamodb, dynamodb_endpoint, get, key, number, on, receipt, run,
+    table, text,
+};
 
 /// The part that is lost of the request at which the network goes down, and of each later one.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,8 +74,8 @@ async fn one(mut client: TcpStream, seen: &AtomicUsize, answers: usize, lost: Lo
     None
 }
 
-async fn through(address: &str, table: &str, words: &[&str]) -> Said {
-    run(&[words, &["--endpoint-url", address, "--table", table]].concat()).await
+async fn through(address: &str, table: &str, line: &str) -> Said {
+    run(&format!("{line} --endpoint-url {address} --table {table}")).await
 }
 
 /// Leaves a record whose step waits for an operator.
@@ -103,10 +103,6 @@ async fn large(table: &str) {
         .unwrap();
 }
 
-async fn get(table: &str, id: &str) -> Value {
-    on(table, &["get", id, "--json"]).await.ended_with(0).json()
-}
-
 #[derive(Clone, Copy, Debug)]
 enum Left {
     Dead,
@@ -119,21 +115,13 @@ enum Left {
 async fn a_command_that_is_cut_off_anywhere_goes_on_and_offers_no_second_effect() {
     let (thread, mut commands) = (LocalSet::new(), JoinSet::new());
     for (left, words, state) in [
-        (Left::Dead, &["release"][..], "released"),
-        (
-            Left::Dead,
-            &["complete", "--outcome", "\"by hand\""],
-            "completed",
-        ),
-        (Left::Dead, &["fail", "--message", "no"], "failed"),
-        (
-            Left::Waiting,
-            &["settle-step", "--failed", "charge"],
-            "released",
-        ),
-        (Left::Completed, &["redact"], "completed"),
-        (Left::Large, &["redact"], "completed"),
-        (Left::Completed, &["rerun", "--keys", "same"], "released"),
+        (Left::Dead, "release", "released"),
+        (Left::Dead, "complete --outcome '\"by hand\"'", "completed"),
+        (Left::Dead, "fail --message no", "failed"),
+        (Left::Waiting, "settle-step --failed charge", "released"),
+        (Left::Completed, "redact", "completed"),
+        (Left::Large, "redact", "completed"),
+        (Left::Completed, "rerun --keys same", "released"),
     ] {
         // Most of the time they wait to ask again.
         let all_cuts = async move {
@@ -142,7 +130,7 @@ async fn a_command_that_is_cut_off_anywhere_goes_on_and_offers_no_second_effect(
                 while is_cut_off(left, words, state, lost, answers).await {
                     answers += 1;
                 }
-                assert!(answers > 0, "{words:?}");
+                assert!(answers > 0, "{words}");
             }
         };
         commands.spawn_local_on(all_cuts, &thread);
@@ -152,7 +140,7 @@ async fn a_command_that_is_cut_off_anywhere_goes_on_and_offers_no_second_effect(
 
 /// Cuts the command off after so many answers, and runs it again. Returns `false` where it needs no
 /// more answers.
-async fn is_cut_off(left: Left, words: &[&str], state: &str, lost: Lost, answers: usize) -> bool {
+async fn is_cut_off(left: Left, words: &str, state: &str, lost: Lost, answers: usize) -> bool {
     let table = table().await;
     match left {
         Left::Dead => drop(dead(&table, "A-17").await),
@@ -161,33 +149,18 @@ async fn is_cut_off(left: Left, words: &[&str], state: &str, lost: Lost, answers
         Left::Large => large(&table).await,
     }
     let id = id(&table, "A-17");
-    let line = [
-        &words[..1],
-        &[id.as_str()],
-        &words[1..],
-        &WHY,
-        &["--yes", "--json"],
-    ]
-    .concat();
+    let line = format!("{words} {id} {WHY} --json");
     let before = get(&table, &id).await;
     let address = proxy(answers, lost).await;
     let cut = through(&address, &table, &line).await;
     let between = get(&table, &id).await;
-    let case = format!("{words:?}, {lost:?} after {answers}: {cut:?}\n{between}");
+    let case = format!("{words}, {lost:?} after {answers}: {cut:?}\n{between}");
     // As it was, or as it is to be.
     let states = [before["state"].clone(), Value::from(state)];
     assert!(states.contains(&between["state"]), "{case}");
-    if words == ["redact"] {
+    if words == "redact" {
         // Its effect has happened.
-        let release = [
-            "release",
-            &id,
-            "--while-live",
-            "--reason",
-            "other",
-            "--yes",
-            "--yes",
-        ];
+        let release = format!("release {id} --while-live --reason other --yes --yes");
         on(&table, &release)
             .await
             .refused(2, "its effect has happened");
@@ -209,7 +182,7 @@ async fn is_cut_off(left: Left, words: &[&str], state: &str, lost: Lost, answers
 async fn kept(table: &str) -> Vec<usize> {
     let scan = dynamodb().client().scan().table_name(table);
     let items = scan.send().await.unwrap().items.unwrap();
-    let content = |item: &HashMap<_, AttributeValue>| {
+    let content = |item: &Item| {
         let content = item.get("content")?;
         Some(content.as_b().unwrap().as_ref().len())
     };
@@ -218,13 +191,12 @@ async fn kept(table: &str) -> Vec<usize> {
 
 #[tokio::test]
 async fn a_redaction_erases_the_outcomes_of_all_attempts() {
-    let (table, rerun) = (table().await, ["--keys", "same", "--yes", "--reason"]);
+    let table = table().await;
     large(&table).await;
     let id = id(&table, "A-17");
     for why in ["one", "two"] {
-        on(&table, &[&["rerun", &id][..], &rerun, &[why]].concat())
-            .await
-            .ended_with(0);
+        let rerun = format!("rerun {id} --keys same --yes --reason {why}");
+        on(&table, &rerun).await.ended_with(0);
         if why == "one" {
             large(&table).await;
         }
@@ -232,8 +204,9 @@ async fn a_redaction_erases_the_outcomes_of_all_attempts() {
     deliver(&table, "A-17").await.unwrap();
     let left = kept(&table).await;
     assert!(left.len() == 2 && !left.contains(&0), "{left:?}");
-    let redact = [&["redact", &id][..], &WHY, &["--yes", "--json"]].concat();
-    on(&table, &redact).await.ended_with(0);
+    on(&table, &format!("redact {id} {WHY}"))
+        .await
+        .ended_with(0);
     assert_eq!(kept(&table).await, [0, 0]);
 }
 
@@ -253,8 +226,8 @@ async fn erased_step(table: &str) -> String {
     );
     crash.cut_off(attempt).await.unwrap();
     let id = id(table, "A-17");
-    for words in [&["fail", &id, "--message", "no"][..], &["redact", &id]] {
-        on(table, &[words, &WHY, &["--yes"]].concat())
+    for words in ["fail --message no", "redact"] {
+        on(table, &format!("{words} {id} {WHY}"))
             .await
             .ended_with(0);
     }
@@ -265,18 +238,15 @@ async fn erased_step(table: &str) -> String {
 async fn a_step_whose_result_was_erased_is_not_skipped() {
     let table = table().await;
     let id = erased_step(&table).await;
-    let rerun = ["rerun", &id, "--keys", "new", "--steps"];
-    for words in [&["release", &id][..], &[&rerun[..], &["keep"]].concat()] {
-        on(&table, &[words, &WHY, &["--yes"]].concat())
+    let rerun = format!("rerun {id} --keys new --steps");
+    for refused in [format!("release {id}"), format!("{rerun} keep")] {
+        on(&table, &format!("{refused} {WHY}"))
             .await
             .refused(2, "`rerun --steps repeat` fires them again");
     }
-    on(
-        &table,
-        &[&rerun[..], &["repeat"], &WHY, &["--yes"]].concat(),
-    )
-    .await
-    .ended_with(0);
+    on(&table, &format!("{rerun} repeat {WHY}"))
+        .await
+        .ended_with(0);
     let charge = async || Ok("charged again".to_owned());
     let ran = deliver_in_steps(&engine(&table), "A-17", charge).await;
     assert_eq!(ran.unwrap(), Outcome::Executed("charged again".to_owned()));
@@ -287,8 +257,9 @@ async fn a_redaction_erases_large_outcomes_and_the_results_of_steps() {
     let large_table = table().await;
     large(&large_table).await;
     let id_of_large = id(&large_table, "A-17");
-    let redact = [&["redact", &id_of_large][..], &WHY, &["--yes", "--json"]].concat();
-    on(&large_table, &redact).await.ended_with(0);
+    on(&large_table, &format!("redact {id_of_large} {WHY}"))
+        .await
+        .ended_with(0);
     assert_eq!(kept(&large_table).await, [0]);
     let again = deliver(&large_table, "A-17").await;
     assert!(
@@ -302,11 +273,12 @@ async fn a_redaction_erases_large_outcomes_and_the_results_of_steps() {
         .await
         .unwrap();
     let id = id(&steps, "A-17");
-    let redact = [&["redact", &id][..], &WHY, &["--yes", "--json"]].concat();
-    on(&steps, &redact).await.ended_with(0);
-    let left = on(&steps, &["get", &id, "--json"]).await;
-    assert!(!left.out.contains("a secret"), "{left:?}");
-    assert_eq!(left.json()["steps"][0]["state"], "confirmed");
+    on(&steps, &format!("redact {id} {WHY}"))
+        .await
+        .ended_with(0);
+    let left = get(&steps, &id).await;
+    assert!(!left.to_string().contains("a secret"), "{left}");
+    assert_eq!(left["steps"][0]["state"], "confirmed");
 }
 
 #[tokio::test]
@@ -314,29 +286,22 @@ async fn a_rerun_is_the_next_attempt_once_for_each_reason() {
     let table = table().await;
     deliver(&table, "A-17").await.unwrap();
     let id = id(&table, "A-17");
-    let rerun = |why: &'static str| {
-        let (id, table) = (id.clone(), table.clone());
-        async move {
-            let rerun = ["rerun", &id, "--keys", "new", "--reason", why];
-            on(&table, &[&rerun[..], &["--yes", "--json"]].concat()).await
-        }
+    let rerun = async |why: &str| {
+        let rerun = format!("rerun {id} --keys new --reason '{why}' --yes");
+        on(&table, &rerun).await
     };
     rerun("charged 0").await.ended_with(0);
     let ran = deliver(&table, "A-17").await.unwrap();
-    assert_eq!(ran, Outcome::Executed("receipt of attempt 2".to_owned()));
+    assert_eq!(ran, Outcome::Executed(receipt(2)));
     // The same command again has no second effect.
     rerun("charged 0").await.ended_with(0);
     assert!(deliver(&table, "A-17").await.unwrap().is_replayed());
     rerun("charged 1").await.ended_with(0);
     let ran = deliver(&table, "A-17").await.unwrap();
-    assert_eq!(ran, Outcome::Executed("receipt of attempt 3".to_owned()));
-    let acts = get(&table, &id).await["acts"].clone();
-    let reasons: Vec<_> = acts
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|act| &act["reason"])
-        .collect();
+    assert_eq!(ran, Outcome::Executed(receipt(3)));
+    let acts = get(&table, &id).await["acts"].take();
+    let acts = acts.as_array().unwrap().iter();
+    let reasons: Vec<_> = acts.map(|act| &act["reason"]).collect();
     assert_eq!(reasons, ["charged 0", "charged 1"]);
 }
 
@@ -345,16 +310,14 @@ async fn a_record_that_waits_for_its_delivery_is_not_given_back_again() {
     let table = table().await;
     deliver(&table, "A-17").await.unwrap();
     let id = id(&table, "A-17");
-    let file = std::env::temp_dir().join(format!("{table}.ids"));
-    std::fs::write(&file, &id).unwrap();
-    let one = async |keys: &str, why: &str| {
-        let rerun = ["rerun", &id, "--keys", keys, "--reason", why, "--yes"];
+    let file = Scratch::with(&id);
+    let rerun = async |which: &str, keys: &str, why: &str| {
+        let rerun = format!("rerun {which} --keys {keys} --reason '{why}' --yes");
         on(&table, &rerun).await
     };
-    let listed = async |keys: &str, why: &str| {
-        let from = ["rerun", "--from", file.to_str().unwrap(), "--keys", keys];
-        on(&table, &[&from[..], &["--reason", why, "--yes"]].concat()).await
-    };
+    let one = async |keys: &str, why: &str| rerun(&id, keys, why).await;
+    let from = format!("--from {file}");
+    let listed = async |keys: &str, why: &str| rerun(&from, keys, why).await;
     one("same", "charged 0").await.ended_with(0);
     let given = get(&table, &id).await;
     one("same", "Charged 0.")
@@ -379,7 +342,7 @@ async fn a_record_that_waits_for_its_delivery_is_not_given_back_again() {
         assert_eq!(get(&table, &id).await, given);
     }
     let ran = deliver(&table, "A-17").await.unwrap();
-    assert_eq!(ran, Outcome::Executed("receipt of attempt 2".to_owned()));
+    assert_eq!(ran, Outcome::Executed(receipt(2)));
     // It has run since: the same reason is no order to have it run in another way.
     one("same", "charged 0")
         .await
@@ -389,7 +352,6 @@ async fn a_record_that_waits_for_its_delivery_is_not_given_back_again() {
         .refused(1, "give another reason");
     one("new", "charged 0").await.refused(0, "was done before");
     assert!(deliver(&table, "A-17").await.unwrap().is_replayed());
-    std::fs::remove_file(file).unwrap();
 }
 
 #[tokio::test]
@@ -398,37 +360,37 @@ async fn an_attempt_that_did_not_begin_leaves_a_rerun_waiting() {
     deliver(&table, "A-17").await.unwrap();
     let id = id(&table, "A-17");
     let rerun = async |why: &str| {
-        let rerun = ["rerun", &id, "--keys", "new", "--reason", why, "--yes"];
+        let rerun = format!("rerun {id} --keys new --reason '{why}' --yes");
         on(&table, &rerun).await
     };
     rerun("one").await.ended_with(0);
-    let ended = |number: &str, how: &str| {
+    let ended = |how: &str| {
         let update = dynamodb().client().update_item().table_name(&table);
         update
-            .key("id", AttributeValue::S(id.clone()))
+            .key("id", text(&id))
             .update_expression("SET attempt = :number, last_error = :how")
-            .expression_attribute_values(":number", AttributeValue::N(number.to_owned()))
-            .expression_attribute_values(":how", AttributeValue::S(how.to_owned()))
+            .expression_attribute_values(":number", number(2))
+            .expression_attribute_values(":how", text(how))
             .send()
     };
     for how in ["not started", "claim without a reply"] {
-        ended("2", how).await.unwrap();
+        ended(how).await.unwrap();
         rerun(how).await.refused(0, "was done before");
     }
-    ended("2", "panic").await.unwrap();
+    ended("panic").await.unwrap();
     rerun("three").await.refused(0, "released before");
 }
 
 #[tokio::test]
 async fn a_rerun_of_steps_is_not_said_to_be_one_that_keeps_them() {
     let (table, charges) = (table().await, AtomicUsize::new(0));
-    let once = super::engine(&table);
+    let once = engine(&table);
     let charge = async || Ok(format!("charge {}", charges.fetch_add(1, Ordering::SeqCst)));
     deliver_in_steps(&once, "A-17", charge).await.unwrap();
     let id = id(&table, "A-17");
     let rerun = async |steps: &str| {
-        let rerun = ["rerun", &id, "--keys", "same", "--steps", steps, "--yes"];
-        on(&table, &[&rerun[..], &WHY].concat()).await
+        let rerun = format!("rerun {id} --keys same --steps {steps} {WHY}");
+        on(&table, &rerun).await
     };
     rerun("keep").await.ended_with(0);
     // A correction, before anything has run.
@@ -444,30 +406,26 @@ async fn a_rerun_of_steps_is_not_said_to_be_one_that_keeps_them() {
 #[tokio::test]
 async fn a_rerun_asks_what_becomes_of_confirmed_steps_and_keeps_the_record() {
     let (table, charges) = (table().await, AtomicUsize::new(0));
-    let store = DynamoDbStore::new(dynamodb().client(), &table);
-    let once = Idempotency::builder(store).namespace("payments");
-    let once = once.settings(|settings| settings.store_timeout = PATIENCE);
-    let once = once.retention(Duration::from_hours(1)).build().unwrap();
+    let once = support::engine(store(&table)).retention(Duration::from_hours(1));
+    let once = once.build().unwrap();
     let charge = async || Ok(format!("charge {}", charges.fetch_add(1, Ordering::SeqCst)));
     let deliver = async || deliver_in_steps(&once, "A-17", charge).await.unwrap();
     assert_eq!(deliver().await, Outcome::Executed("charge 0".to_owned()));
     let id = id(&table, "A-17");
     let kept = get(&table, &id).await["expires_at"].to_string();
-    let rerun = ["rerun", &id, "--keys", "same", "--yes", "--json"];
-    on(&table, &[&rerun[..], &WHY].concat())
+    let rerun = format!("rerun {id} --keys same --yes --reason");
+    on(&table, &format!("{rerun} why"))
         .await
         .refused(2, "1 of its steps are confirmed: say whether");
     assert!(deliver().await.is_replayed());
-    let keep = ["--steps", "keep", "--reason", "an outcome was wrong"];
-    on(&table, &[&rerun[..], &keep].concat())
+    on(&table, &format!("{rerun} 'a reason' --steps keep"))
         .await
         .ended_with(0);
     // A retry may come long after the record would have expired.
     let now_kept = get(&table, &id).await["expires_at"].to_string();
     assert!(kept[..11] < now_kept[..11], "{kept}, then {now_kept}");
     assert_eq!(deliver().await, Outcome::Executed("charge 0".to_owned()));
-    let repeat = ["--steps", "repeat", "--reason", "charged 0"];
-    on(&table, &[&rerun[..], &repeat].concat())
+    on(&table, &format!("{rerun} 'charged 0' --steps repeat"))
         .await
         .ended_with(0);
     assert_eq!(deliver().await, Outcome::Executed("charge 1".to_owned()));
@@ -481,54 +439,35 @@ async fn a_list_and_a_filter_are_run_again_and_gone_on_with() {
         deliver(&table, &format!("A-{number}")).await.unwrap();
     }
     let stuck = dead(&table, "stuck").await;
-    let file = std::env::temp_dir().join(format!("{table}.ids"));
     let mut ids: Vec<String> = (0..3)
         .map(|number| id(&table, &format!("A-{number}")))
         .collect();
     ids.push(stuck);
-    std::fs::write(&file, ids.join("\n")).unwrap();
-    let from = ["rerun", "--from", file.to_str().unwrap(), "--keys", "new"];
-    let from = [&from[..], &["--yes", "--json"]].concat();
-    let dry = on(&table, &[&from[..], &WHY, &["--dry-run"]].concat())
-        .await
-        .ended_with(1);
+    let file = Scratch::with(ids.join("\n"));
+    let from = format!("rerun --from {file} --keys new --json {WHY}");
+    let dry = on(&table, &format!("{from} --dry-run")).await.ended_with(1);
     assert_eq!(dry.out.matches("would_be_given").count(), 3, "{dry:?}");
     assert!(deliver(&table, "A-0").await.unwrap().is_replayed());
-    let said = on(&table, &[&from[..], &WHY].concat()).await.ended_with(1);
+    let said = on(&table, &from).await.ended_with(1);
     assert_eq!(said.out.matches("\"given\"").count(), 3, "{said:?}");
     assert!(said.err.contains("1 left alone"), "{said:?}");
     assert!(!deliver(&table, "A-0").await.unwrap().is_replayed());
 
     // A filter, cut off on its way.
-    let filter = [
-        "rerun",
-        "--operation",
-        "charge",
-        "--namespace",
-        "payments",
-        "--completed-since",
-        "2020-01-01T00:00:00Z",
-        "--completed-before",
-        "2100-01-01T00:00:00Z",
-        "--keys",
-        "same",
-        "--reason",
-        "all",
-        "--yes",
-        "--yes",
-        "--json",
-    ];
-    let cut = through(&proxy(15, Lost::Reply).await, &table, &filter).await;
+    let filter = &format!(
+        "rerun --operation charge --namespace payments {EVER} --keys same --reason all --yes --yes --json"
+    );
+    let cut = through(&proxy(15, Lost::Reply).await, &table, filter).await;
     assert_eq!(cut.code, 3, "{cut:?}");
     assert!(
         cut.err.contains("with the same reason, and it goes on"),
         "{cut:?}"
     );
-    on(&table, &filter).await.ended_with(0);
+    on(&table, filter).await.ended_with(0);
     for number in 0..12 {
         let ran = deliver(&table, &format!("A-{number}")).await.unwrap();
         assert!(!ran.is_replayed(), "A-{number}");
     }
-    on(&table, &filter).await.ended_with(0);
+    on(&table, filter).await.ended_with(0);
     assert!(deliver(&table, "A-7").await.unwrap().is_replayed());
 }

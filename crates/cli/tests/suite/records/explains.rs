@@ -2,41 +2,46 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use aws_sdk_dynamodb::types::AttributeValue;
 use jiff::Timestamp;
-use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::testing::Crash;
-use lambda_idempotency::{
-    Claim, Error, Fingerprint, Idempotency, Key, OnCrash, Outcome, Step, StepError,
-};
+use lambda_idempotency::{Claim, Error, Fingerprint, Key, OnCrash, Outcome, Step, StepError};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use super::{alive, dead, deliver, engine, id, key};
-use crate::support::{PATIENCE, Said, command, dynamodb, dynamodb_endpoint, on, run, table};
+use super::{WHY, alive, dead, deliver, engine, engine_an_hour_ago, id, store};
+use crate::support::{
+    self, Said, command, command_of, dynamodb, dynamodb_endpoint, get, item, key, number, on,
+    place, put, receipt, record, step, table, text,
+};
 
-async fn explain(table: &str, words: &[&str]) -> Value {
-    let said = on(table, &[&["explain", "--json"], words].concat()).await;
+async fn explain(table: &str, words: &str) -> Value {
+    let said = on(table, &format!("explain --json {words}")).await;
     let explained = said.json();
     let code = i32::from(explained["needs_person"].as_bool().unwrap());
     said.ended_with(code);
     explained
 }
 
+fn assert_said(explained: &Value, said: &str) {
+    let words = explained["words"].as_str().unwrap();
+    assert!(words.contains(said), "{said:?} is not in {words}");
+}
+
 #[tokio::test]
 async fn a_delivery_is_told_what_was_explained() {
     let table = table().await;
     let done = id(&table, "done");
-    assert_eq!(explain(&table, &[&done]).await["answer"], "runs");
+    assert_eq!(explain(&table, &done).await["answer"], "runs");
     assert!(matches!(
         deliver(&table, "done").await,
         Ok(Outcome::Executed(_))
     ));
-    assert_eq!(explain(&table, &[&done]).await["answer"], "replayed");
+    assert_eq!(explain(&table, &done).await["answer"], "replayed");
     assert!(deliver(&table, "done").await.unwrap().is_replayed());
-    let redact = ["redact", &done, "--reason", "asked for", "--yes"];
-    on(&table, &redact).await.ended_with(0);
-    let explained = explain(&table, &[&done]).await;
+    on(&table, &format!("redact {done} {WHY}"))
+        .await
+        .ended_with(0);
+    let explained = explain(&table, &done).await;
     assert_eq!(explained["answer"], "outcome_omitted");
     assert_eq!(explained["safe"], json!([]));
     assert!(matches!(
@@ -45,40 +50,28 @@ async fn a_delivery_is_told_what_was_explained() {
     ));
 
     let alive = alive(&table, "alive").await;
-    let explained = explain(&table, &[&alive]).await;
+    let explained = explain(&table, &alive).await;
     assert_eq!(explained["answer"], "in_flight");
-    assert!(
-        explained["words"]
-            .as_str()
-            .unwrap()
-            .contains("*in flight* until 20")
-    );
+    assert_said(&explained, "*in flight* until 20");
     assert!(matches!(
         deliver(&table, "alive").await,
         Err(Error::InFlight { .. })
     ));
 
     let dead = dead(&table, "dead").await;
-    let interrupt = ["--crashed", "interrupt"];
-    assert_eq!(
-        explain(&table, &[&[dead.as_str()], &interrupt[..]].concat()).await["answer"],
-        "interrupted"
-    );
-    assert_eq!(
-        explain(&table, &[&dead, "--max-attempts", "1"]).await["answer"],
-        "exhausted"
-    );
-    let explained = explain(&table, &[&dead]).await;
+    for (words, answer) in [
+        ("--crashed interrupt", "interrupted"),
+        ("--max-attempts 1", "exhausted"),
+    ] {
+        let explained = explain(&table, &format!("{dead} {words}")).await;
+        assert_eq!(explained["answer"], answer);
+    }
+    let explained = explain(&table, &dead).await;
     assert_eq!(explained["answer"], "runs_again");
-    assert!(
-        explained["words"]
-            .as_str()
-            .unwrap()
-            .contains("as attempt 2")
-    );
+    assert_said(&explained, "as attempt 2");
     assert_eq!(
         deliver(&table, "dead").await.unwrap(),
-        Outcome::Executed("receipt of attempt 2".to_owned())
+        Outcome::Executed(receipt(2))
     );
 }
 
@@ -86,9 +79,9 @@ async fn a_delivery_is_told_what_was_explained() {
 async fn the_keys_of_an_effect_are_those_that_the_handler_derives() {
     let table = table().await;
     let id = id(&table, "A-17");
-    let asked = [id.as_str(), "--derive", "charge", "--derive", "ship"];
+    let asked = &format!("{id} --derive charge --derive ship");
     let mut derived = Vec::new();
-    for (keys, why) in [("same", "lost"), ("new", "lost, too"), ("new", "once more")] {
+    for keys in ["same", "new", "new"] {
         let handler = async |claim: Claim| {
             let step = claim.step("ship", async |key| Ok::<_, std::io::Error>(key));
             Ok::<_, StepError<std::io::Error>>([
@@ -100,7 +93,7 @@ async fn the_keys_of_an_effect_are_those_that_the_handler_derives() {
         let payload = Fingerprint::json(b"{}");
         let ran = engine(&table).run(key("A-17"), payload, handler).await;
         derived.push(ran.unwrap().into_inner());
-        let explained = explain(&table, &asked).await["derived"].take();
+        let explained = explain(&table, asked).await["derived"].take();
         let explained = explained.as_array().unwrap();
         let (charges, ships) = explained.split_at(explained.len() / 2);
         let newest = [
@@ -113,14 +106,13 @@ async fn the_keys_of_an_effect_are_those_that_the_handler_derives() {
             charges[0]["key"], derived[0][0],
             "the first keys are shown, too"
         );
-        let rerun = [
-            "rerun", &id, "--keys", keys, "--reason", why, "--yes", "--steps", "repeat",
-        ];
+        let why = format!("--reason 'the last of {}' --yes", derived.len());
+        let rerun = format!("rerun {id} --keys {keys} --steps repeat {why}");
         on(&table, &rerun).await.ended_with(0);
     }
     assert_eq!(derived[0], derived[1]);
     assert_ne!(derived[1], derived[2]);
-    let text = on(&table, &[&["explain"], &asked[..]].concat()).await.out;
+    let text = on(&table, &format!("explain {asked}")).await.out;
     assert!(
         text.contains(&derived[0][2]) && text.contains(&derived[2][2]),
         "{text}"
@@ -132,45 +124,31 @@ async fn the_keys_of_an_effect_are_those_that_the_handler_derives() {
 #[tokio::test]
 async fn of_an_engine_that_observes_the_keys_are_those_of_its_own_namespace() {
     let table = table().await;
-    let store = DynamoDbStore::new(dynamodb().client(), &table);
-    let engine = Idempotency::builder(store)
-        .namespace("payments")
-        .observe(true);
-    let engine = engine
-        .settings(|settings| settings.store_timeout = PATIENCE)
-        .build()
-        .unwrap();
+    let engine = support::engine(store(&table)).observe(true);
+    let engine = engine.build().unwrap();
     let raw = Key::raw("charge", "an id of ours");
     for (key, which) in [
-        (
-            key("A-17"),
-            &["--operation", "charge", "--token", "A-17"][..],
-        ),
-        (raw, &["an id of ours"]),
+        (key("A-17"), "--operation charge --token A-17"),
+        (raw, "'an id of ours'"),
     ] {
         let handler = async |claim: Claim| Ok::<_, std::io::Error>(claim.derive_key("gateway"));
         let given = engine.run(key.clone(), None, handler).await.unwrap();
-        let list = ["list", "--yes", "--json"];
-        let listed = on(&table, &list).await.ended_with(1).json();
-        let shadow = listed["id"].as_str().unwrap().to_owned();
+        let listed = on(&table, "list --yes --json").await.ended_with(1);
+        let shadow = listed.listed().remove(0);
         assert!(shadow.starts_with("payments.observed#"), "{shadow}");
-        let derive = ["explain", &shadow, "--derive", "gateway"];
-        on(&table, &derive)
+        on(&table, &format!("explain '{shadow}' --derive gateway"))
             .await
             .refused(2, "Give --namespace payments with --operation and --token");
-        let words = [which, &["--namespace", "payments", "--derive", "gateway"]].concat();
+        let words = format!("{which} --namespace payments --derive gateway");
         let explained = explain(&table, &words).await;
         assert_eq!(explained["derived"][0]["key"], *given.get());
-        let explained = explain(&table, &[&shadow]).await;
-        let words = explained["words"].as_str().unwrap();
-        assert!(words.contains("only observes"), "{words}");
+        let explained = explain(&table, &format!("'{shadow}'")).await;
+        assert_said(&explained, "only observes");
         let delete = dynamodb().client().delete_item().table_name(&table);
-        let delete = delete.key("id", AttributeValue::S(shadow));
-        delete.send().await.unwrap();
+        delete.key("id", text(shadow)).send().await.unwrap();
     }
-    let there = ["--namespace", "payments.observed", "--derive", "gateway"];
-    let key = ["explain", "--operation", "charge", "--token", "A-17"];
-    on(&table, &[&key[..], &there].concat())
+    let words = "--operation charge --token A-17 --namespace payments.observed";
+    on(&table, &format!("explain {words} --derive gateway"))
         .await
         .refused(2, "only observes");
 }
@@ -179,18 +157,11 @@ async fn of_an_engine_that_observes_the_keys_are_those_of_its_own_namespace() {
 async fn of_an_unreadable_record_the_first_keys_are_shown_and_said_to_be_so() {
     let table = table().await;
     let id = id(&table, "A-17");
-    let item = dynamodb().client().put_item().table_name(&table);
-    let item = item.item("id", AttributeValue::S(id.clone()));
-    let item = item.item("status", AttributeValue::S("ODD".to_owned()));
-    item.send().await.unwrap();
-    let explained = explain(&table, &[&id, "--derive", "charge"]).await;
+    let odd = item([("id", text(&id)), ("status", text("ODD"))]);
+    put(&table, odd).await;
+    let explained = explain(&table, &format!("{id} --derive charge")).await;
     assert_eq!(explained["answer"], "unreadable");
-    assert!(
-        explained["words"]
-            .as_str()
-            .unwrap()
-            .contains("the first ones alone")
-    );
+    assert_said(&explained, "the first ones alone");
     assert_eq!(explained["derived"].as_array().unwrap().len(), 1);
 }
 
@@ -198,11 +169,8 @@ async fn of_an_unreadable_record_the_first_keys_are_shown_and_said_to_be_so() {
 async fn another_time_may_be_asked_for() {
     let table = table().await;
     deliver(&table, "A-17").await.unwrap();
-    let explained = explain(
-        &table,
-        &[&id(&table, "A-17"), "--at", "2090-01-01T00:00:00Z"],
-    )
-    .await;
+    let words = format!("{} --at 2090-01-01T00:00:00Z", id(&table, "A-17"));
+    let explained = explain(&table, &words).await;
     assert_eq!(explained["answer"], "runs");
     assert_eq!(explained["record"]["state"], "expired");
     assert_eq!(explained["at"], "2090-01-01T00:00:00Z");
@@ -212,15 +180,12 @@ async fn another_time_may_be_asked_for() {
 async fn the_commands_that_are_named_do_what_is_said() {
     let table = table().await;
     let id = dead(&table, "A-17").await;
-    let explained = explain(&table, &[&id, "--crashed", "interrupt"]).await;
+    let explained = explain(&table, &format!("{id} --crashed interrupt")).await;
     let commands = explained["safe"].as_array().unwrap();
     assert_eq!(commands.len(), 3, "{explained}");
     let release = commands[0]["command"].as_str().unwrap();
-    let words = release.replace("WHY", "'ticket 17'").replace('\'', "");
-    let words: Vec<&str> = words.split(' ').skip(1).collect();
-    // The reason is two words without its quotes.
-    let (reason, words) = (words[3..].join(" "), &words[..3]);
-    on(&table, &[words, &[reason.as_str(), "--yes"]].concat())
+    let release = release.strip_prefix("idempotency ").unwrap();
+    on(&table, &release.replace("WHY", "'ticket 17' --yes"))
         .await
         .ended_with(0);
 }
@@ -247,32 +212,20 @@ async fn a_shell_takes_the_commands_that_are_named_as_they_are_meant() {
 }
 
 async fn advised(table: &str, id: &str, name: &str) {
-    let text = |text: &str| AttributeValue::S(text.to_owned());
-    let number = |number: &str| AttributeValue::N(number.to_owned());
-    let step = [
-        ("state", text("PENDING")),
-        ("revision", number("1")),
-        ("tries", number("1")),
-        ("at", number("1700000000000")),
+    let (then, charge) = (1_700_000_000_000, format!("step:{name}"));
+    let own = [
+        ("in_progress_expiration", number(0)),
+        ("last_error", text("interrupted step")),
+        ("started_at", number(then)),
+        (&charge, step("PENDING", then, &[])),
     ];
-    let step = step.map(|(name, value)| (name.to_owned(), value));
-    let put = dynamodb().client().put_item().table_name(table);
-    put.item("id", text(id))
-        .item("status", text("INPROGRESS"))
-        .item("owner", text("0f"))
-        .item("attempt", number("1"))
-        .item("in_progress_expiration", number("0"))
-        .item("last_error", text("interrupted step"))
-        .item("expiration", number("4000000000"))
-        .item("started_at", number("1700000000000"))
-        .item(format!("step:{name}"), AttributeValue::M(step.into()))
-        .item("v", number("1"))
-        .send()
-        .await
-        .unwrap();
+    put(table, record(id, "INPROGRESS", own)).await;
     let endpoint = dynamodb_endpoint();
     let place = ["--endpoint-url", &endpoint, "--table", table, "--json"];
-    let on = async |words: &[&str]| run(&[&place[..], words].concat()).await;
+    let on = async |words: &[&str]| {
+        let mut command = command_of(&[&place[..], words].concat());
+        Said::of(&command.output().await.unwrap())
+    };
     let said = on(&["explain", "--crashed", "interrupt", "--", id]).await;
     let explained = said.ended_with(1).json();
     let commands = explained["safe"].as_array().unwrap();
@@ -297,12 +250,10 @@ async fn advised(table: &str, id: &str, name: &str) {
 }
 
 /// Runs the binary with a clock that is ahead of the table's, which is the true one.
-async fn ahead(table: &str, by: &str, words: &[&str]) -> Said {
+async fn ahead(table: &str, by: &str, line: &str) -> Said {
     let library =
         std::env::var("FAKETIME_LIBRARY").expect("run it by `scripts/with faketime -- …`");
-    let endpoint = dynamodb_endpoint();
-    let place = ["--endpoint-url", &endpoint, "--table", table];
-    let mut tool = command(&[words, &place].concat());
+    let mut tool = command(&format!("{line} {}", place(table)));
     tool.env("LD_PRELOAD", &library)
         .env("FAKETIME", by)
         .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
@@ -313,52 +264,40 @@ async fn ahead(table: &str, by: &str, words: &[&str]) -> Said {
 async fn a_clock_that_is_ahead_makes_no_attempt_look_dead() {
     let table = table().await;
     let id = alive(&table, "A-17").await;
-    for words in [
-        &["release", &id, "--reason", "why", "--yes"][..],
-        &["explain", &id],
+    for (line, code, expected) in [
+        (format!("release {id} {WHY}"), 2, "an attempt may still run"),
+        (format!("explain {id}"), 0, "*in flight*"),
     ] {
-        let said = ahead(&table, "+20m", words).await;
-        let (code, expected) = match words[0] {
-            "release" => (2, "an attempt may still run"),
-            _ => (0, "*in flight*"),
-        };
+        let said = ahead(&table, "+20m", &line).await;
         assert!(said.err.contains("ahead of the store's"), "{said:?}");
         said.refused(code, expected);
     }
     // A lease's margin doesn't allow for it.
-    let said = ahead(&table, "+1.1", &["explain", &id, "--json"]).await;
+    let said = ahead(&table, "+1.1", &format!("explain {id} --json")).await;
     let at = said.json()["at"].as_str().unwrap().parse::<Timestamp>();
     assert!(at.unwrap() <= Timestamp::now(), "{said:?}");
 }
 
 #[tokio::test]
 async fn the_rules_are_said_and_those_that_are_assumed() {
-    let table = super::super::support::table().await;
-    let id = super::dead(&table, "A-17").await;
-    let assumed = on(&table, &["explain", &id]).await.ended_with(0);
-    assert!(
-        assumed.out.contains("--crashed run-again (assumed)"),
-        "{assumed:?}"
-    );
-    assert!(
-        assumed.out.contains("wait for an operator: give --crashed"),
-        "{assumed:?}"
-    );
-    let given = on(&table, &["explain", &id, "--crashed", "interrupt"]).await;
-    let given = given.ended_with(1);
-    assert!(
-        given.out.contains("--crashed interrupt, no --max-attempts"),
-        "{given:?}"
-    );
+    let table = table().await;
+    let id = dead(&table, "A-17").await;
+    on(&table, &format!("explain {id}"))
+        .await
+        .refused(0, "--crashed run-again (assumed)")
+        .refused(0, "wait for an operator: give --crashed");
+    on(&table, &format!("explain {id} --crashed interrupt"))
+        .await
+        .refused(1, "--crashed interrupt, no --max-attempts");
 }
 
 #[tokio::test]
 async fn each_step_that_waits_is_settled_and_the_record_is_listed_until_none_does() {
     let table = table().await;
     let interrupt = |name: &str| Step::named(name).on_crash(OnCrash::Interrupt);
-    let (past, crash) = (super::engine_an_hour_ago(&table), Crash::new());
+    let (past, crash) = (engine_an_hour_ago(&table), Crash::new());
     let begun = Notify::new();
-    let attempt = past.run(super::key("A-17"), None, async |claim: Claim| {
+    let attempt = past.run(key("A-17"), None, async |claim: Claim| {
         let charge = claim.step(interrupt("charge"), async |_key| {
             begun.notified().await;
             crash.here::<Result<u32, std::io::Error>>().await
@@ -376,28 +315,27 @@ async fn each_step_that_waits_is_settled_and_the_record_is_listed_until_none_doe
         let charge = async |_key| Ok::<_, std::io::Error>(1);
         claim.step(interrupt("charge"), charge).await
     };
-    let once = super::engine(&table);
-    assert!(once.run(super::key("A-17"), None, handler).await.is_err());
-    let listed = async || on(&table, &["list", "--interrupted", "--yes"]).await.out;
+    let once = engine(&table);
+    assert!(once.run(key("A-17"), None, handler).await.is_err());
+    let listed = async || on(&table, "list --interrupted --yes").await.out;
     for (step, commands) in [("charge", 4), ("mail", 2)] {
-        let explained = explain(&table, &[&id]).await;
+        let explained = explain(&table, &id).await;
         assert_eq!(explained["answer"], "interrupted", "{explained}");
         assert_eq!(explained["safe"].as_array().unwrap().len(), commands);
-        assert!(explained["words"].as_str().unwrap().contains(step));
+        assert_said(&explained, step);
         assert!(listed().await.contains(&id));
-        let settle = ["settle-step", &id, "--failed", step, "--reason", "why"];
-        on(&table, &[&settle[..], &["--yes"]].concat())
+        on(&table, &format!("settle-step {id} --failed {step} {WHY}"))
             .await
             .ended_with(0);
     }
-    assert_eq!(explain(&table, &[&id]).await["answer"], "runs_again");
+    assert_eq!(explain(&table, &id).await["answer"], "runs_again");
     assert!(!listed().await.contains(&id));
 }
 
 #[tokio::test]
 async fn a_saga_that_is_stuck_is_listed_settled_and_undone_and_its_failure_can_be_erased() {
     let table = table().await;
-    let once = super::engine(&table);
+    let once = engine(&table);
     let refunds = AtomicUsize::new(0);
     let deliver = async || {
         let checkout = async |claim: Claim| {
@@ -411,9 +349,7 @@ async fn a_saga_that_is_stuck_is_listed_settled_and_undone_and_its_failure_can_b
             saga.step("ship", declined, |_, _: u32| async { Ok(()) })
                 .await
         };
-        once.run(super::key("A-17"), None, checkout)
-            .await
-            .unwrap_err()
+        once.run(key("A-17"), None, checkout).await.unwrap_err()
     };
     for _ in 0..2 {
         assert!(matches!(deliver().await, Error::Interrupted { .. }));
@@ -421,35 +357,15 @@ async fn a_saga_that_is_stuck_is_listed_settled_and_undone_and_its_failure_can_b
     assert_eq!(refunds.load(Ordering::Relaxed), 1);
     let id = id(&table, "A-17");
     let saga = async || {
-        let shown = on(&table, &["get", &id, "--json"])
-            .await
-            .ended_with(0)
-            .json();
+        let shown = get(&table, &id).await;
         shown["saga"].as_str().unwrap().to_owned()
     };
-    let listed = async || on(&table, &["list", "--saga-stuck", "--yes"]).await.out;
+    let listed = async || on(&table, "list --saga-stuck --yes").await.out;
     assert_eq!(saga().await, "stuck");
     assert!(listed().await.contains(&id));
-    let explained = explain(&table, &[&id]).await;
-    assert!(
-        explained["words"]
-            .as_str()
-            .unwrap()
-            .contains("its saga is stuck"),
-        "{explained}"
-    );
+    assert_said(&explain(&table, &id).await, "its saga is stuck");
 
-    let settle = [
-        "settle-step",
-        &id,
-        "--confirmed",
-        "charge/undo",
-        "--result",
-        "null",
-        "--reason",
-        "by hand",
-        "--yes",
-    ];
+    let settle = format!("settle-step {id} --confirmed charge/undo --result null {WHY}");
     on(&table, &settle).await.ended_with(0);
     assert_eq!(saga().await, "compensating");
     assert!(!listed().await.contains(&id));
@@ -460,15 +376,11 @@ async fn a_saga_that_is_stuck_is_listed_settled_and_undone_and_its_failure_can_b
         ("compensated", 1)
     );
 
-    let redact = ["redact", &id, "--reason", "asked for", "--yes"];
-    on(&table, &redact).await.ended_with(0);
-    let items = dynamodb()
-        .client()
-        .scan()
-        .table_name(&table)
-        .send()
+    on(&table, &format!("redact {id} {WHY}"))
         .await
-        .unwrap();
+        .ended_with(0);
+    let scan = dynamodb().client().scan().table_name(&table);
+    let items = scan.send().await.unwrap();
     let items = format!("{:?}", items.items());
     assert!(!items.contains("secret of the carrier"), "{items}");
     assert_eq!(saga().await, "compensated");
@@ -496,24 +408,40 @@ async fn a_saga_that_was_undone_begins_anew_by_a_rerun_that_repeats_its_steps_al
     };
     deliver(false).await.unwrap_err();
     let id = id(&table, "A-17");
-    let explained = explain(&table, &[&id]).await;
+    let explained = explain(&table, &id).await;
     let command = explained["safe"][0]["command"].as_str().unwrap();
     assert!(
         command.contains("rerun") && command.contains("--steps repeat"),
         "{explained}"
     );
-    for refused in [
-        &["release", &id, "--reason", "why", "--yes"][..],
-        &[
-            "rerun", &id, "--keys", "new", "--steps", "keep", "--reason", "why", "--yes",
-        ],
-    ] {
-        let said = on(&table, refused).await.ended_with(2);
-        assert!(said.err.contains("--steps repeat"), "{}", said.err);
+    let rerun = format!("rerun {id} --keys new --steps");
+    for refused in [format!("release {id}"), format!("{rerun} keep")] {
+        on(&table, &format!("{refused} {WHY}"))
+            .await
+            .refused(2, "--steps repeat");
     }
-    let rerun = [
-        "rerun", &id, "--keys", "new", "--steps", "repeat", "--reason", "why", "--yes",
-    ];
-    on(&table, &rerun).await.ended_with(0);
+    on(&table, &format!("{rerun} repeat {WHY}"))
+        .await
+        .ended_with(0);
     assert_eq!(deliver(true).await.unwrap(), Outcome::Executed(2));
+}
+
+#[tokio::test]
+async fn of_a_failure_that_was_erased_no_words_are_promised() {
+    let table = table().await;
+    let id = dead(&table, "A-17").await;
+    for order in [format!("fail {id} --message no"), format!("redact {id}")] {
+        on(&table, &format!("{order} {WHY}")).await.ended_with(0);
+    }
+    let explained = explain(&table, &id).await;
+    assert_eq!(explained["answer"], "failure_replayed");
+    assert_said(
+        &explained,
+        "a failure without words (it was erased on request)",
+    );
+    let told = deliver(&table, "A-17").await.unwrap_err();
+    assert!(
+        matches!(&told, Error::Failed(failure) if failure.message != "no"),
+        "{told:?}"
+    );
 }

@@ -1,9 +1,11 @@
 //! The ways to find a record, and the message about one that isn't found.
 
-use serde_json::Value;
+use axum::Router;
+use axum::http::{HeaderMap, StatusCode};
+use serde_json::json;
 
-use super::{deliver, engine, id, key};
-use crate::support::{command, dynamodb_endpoint, on, run, table};
+use super::{WHY, deliver, engine, id};
+use crate::support::{Said, command, key, on, place, run, table};
 
 #[tokio::test]
 async fn a_record_is_found_by_its_id_its_key_and_its_hash() {
@@ -11,19 +13,16 @@ async fn a_record_is_found_by_its_id_its_key_and_its_hash() {
     deliver(&table, "A-17").await.unwrap();
     deliver(&table, "B").await.unwrap();
     let id = id(&table, "A-17");
-    let hash = id.rsplit('#').next().unwrap().to_owned();
-    let namespace = ["--namespace", "payments", "--json"];
+    let hash = id.rsplit('#').next().unwrap();
     for words in [
-        &["get", &id][..],
-        &["get", "--operation", "charge", "--token", "A-17"],
-        &["get", "--operation", "charge", "--hash", &hash],
-        &["get", "--hash", &hash, "--yes"],
-        &["get", "--hash", &hash[..8], "--yes"],
+        id.clone(),
+        "--operation charge --token A-17".to_owned(),
+        format!("--operation charge --hash {hash}"),
+        format!("--hash {hash} --yes"),
+        format!("--hash {} --yes", &hash[..8]),
     ] {
-        let said = on(&table, &[words, &namespace].concat())
-            .await
-            .ended_with(0);
-        assert_eq!(said.json()["id"], Value::String(id.clone()), "{words:?}");
+        let said = on(&table, &format!("get {words} --namespace payments --json")).await;
+        assert_eq!(said.ended_with(0).json()["id"], *id, "{words}");
     }
 }
 
@@ -33,15 +32,15 @@ async fn an_operation_and_a_namespace_restrict_the_search_for_a_hash() {
     deliver(&table, "A-17").await.unwrap();
     let id = id(&table, "A-17");
     let hash = &id.rsplit('#').next().unwrap()[..8];
-    let find = ["get", "--yes", "--hash", hash];
-    for words in [&["--operation", "refund"][..], &["--namespace", "refunds"]] {
-        on(&table, &[&find[..], words].concat())
+    for (words, code, said) in [
+        ("--operation refund", 2, "no record's hash begins with"),
+        ("--namespace refunds", 2, "no record's hash begins with"),
+        ("--operation charge --namespace payments", 0, &*id),
+    ] {
+        on(&table, &format!("get --yes --hash {hash} {words}"))
             .await
-            .refused(2, "no record's hash begins with");
+            .refused(code, said);
     }
-    let words = ["--operation", "charge", "--namespace", "payments"];
-    let said = on(&table, &[&find[..], &words].concat()).await;
-    said.refused(0, &id);
 }
 
 /// The id of a record doesn't have the hash where a caller supplied it.
@@ -53,16 +52,14 @@ async fn a_record_under_an_id_of_ones_own_is_found_by_its_hash_alone() {
     let id = engine.record_id(&key).unwrap();
     let handler = async |_claim| Ok::<_, std::io::Error>(17);
     engine.run(key, None, handler).await.unwrap();
-    let by_hash = ["--hash", id.hash(), "--yes"];
-    let operation = ["--operation", "charge", "--namespace", "payments"];
+    let by_hash = format!("--hash {} --yes", id.hash());
+    let operation = "--operation charge --namespace payments";
+    let refusal = "under an id of your own: give that, or `--hash` alone";
     for (command, code) in [("get", 2), ("explain", 0)] {
-        let words = [&[command][..], &by_hash, &operation].concat();
-        on(&table, &words).await.refused(
-            code,
-            "under an id of your own: give that, or `--hash` alone",
-        );
+        let line = format!("{command} {by_hash} {operation}");
+        on(&table, &line).await.refused(code, refusal);
     }
-    on(&table, &[&["get"][..], &by_hash].concat())
+    on(&table, &format!("get {by_hash}"))
         .await
         .refused(0, "order-17");
 }
@@ -73,17 +70,9 @@ async fn a_scope_is_part_of_the_key() {
     let handler = async |_claim| Ok::<_, std::io::Error>(17);
     let scoped = key("A-17").scope("tenant-7");
     engine(&table).run(scoped, None, handler).await.unwrap();
-    let words = [
-        "get",
-        "--namespace",
-        "payments",
-        "--operation",
-        "charge",
-        "--token",
-        "A-17",
-    ];
-    on(&table, &words).await.refused(2, "there is no record");
-    on(&table, &[&words[..], &["--scope", "tenant-7"]].concat())
+    let get = "get --namespace payments --operation charge --token A-17";
+    on(&table, get).await.refused(2, "there is no record");
+    on(&table, &format!("{get} --scope tenant-7"))
         .await
         .ended_with(0);
 }
@@ -91,36 +80,32 @@ async fn a_scope_is_part_of_the_key() {
 #[tokio::test]
 async fn what_cannot_be_found_is_said_in_words() {
     let table = table().await;
-    for words in [
-        &["get", "payments#charge#0f"][..],
-        &["explain", "--operation", "charge", "--token", "A-17"],
-        &["get", "--hash", "0f0f0f"],
+    for (line, refusal) in [
+        (
+            "get payments#charge#0f",
+            "there is no record `payments#charge#0f`",
+        ),
+        ("get --operation charge --token A-17", "give --namespace"),
+        ("explain --operation charge --token A-17", "error"),
+        (
+            "get --hash 0f0f0f",
+            "There is no terminal to ask at: add --yes",
+        ),
+        (
+            "get --hash 0f0f0f --yes",
+            "no record's hash begins with 0f0f0f",
+        ),
+        ("get --hash xyz", "a hash has 6 to 64 hex digits"),
+        ("get", "required"),
     ] {
-        let said = on(&table, words).await;
-        assert!(!said.err.is_empty(), "{said:?}");
-        assert_ne!(said.err.find("error"), None, "{said:?}");
+        let said = on(&table, line).await.refused(2, refusal);
+        assert!(said.err.contains("error"), "{said:?}");
     }
-    on(&table, &["get", "payments#charge#0f"])
-        .await
-        .refused(2, "there is no record `payments#charge#0f`");
-    on(&table, &["get", "--operation", "charge", "--token", "A-17"])
-        .await
-        .refused(2, "give --namespace");
-    on(&table, &["get", "--hash", "0f0f0f"])
-        .await
-        .refused(2, "There is no terminal to ask at: add --yes");
-    on(&table, &["get", "--hash", "0f0f0f", "--yes"])
-        .await
-        .refused(2, "no record's hash begins with 0f0f0f");
-    on(&table, &["get", "--hash", "xyz"])
-        .await
-        .refused(2, "a hash has 6 to 64 hex digits");
-    on(&table, &["get"]).await.refused(2, "required");
-    run(&["get", "any"])
+    run("get any")
         .await
         .refused(2, "name the table of the records: --table");
-    on("nowhere", &["get", "any"]).await.refused(3, "nowhere");
-    on("nowhere", &["list", "--yes"])
+    on("nowhere", "get any").await.refused(3, "nowhere");
+    on("nowhere", "list --yes")
         .await
         .refused(3, "the table `nowhere` is not there");
 }
@@ -143,41 +128,72 @@ async fn several_records_of_one_hash_are_named() {
         let key = lambda_idempotency::Key::raw("charge", &raw);
         engine.run(key, None, handler).await.unwrap();
     }
-    on(&table, &["get", "--hash", "0f0f0f", "--yes"])
+    on(&table, "get --hash 0f0f0f --yes")
         .await
         .refused(2, "the hash 0f0f0f is ambiguous");
 }
 
 #[tokio::test]
 async fn a_store_that_does_not_answer_is_named() {
-    let place = [
-        "--endpoint-url",
-        "http://127.0.0.1:9",
-        "--table",
-        "t",
-        "--timeout",
-        "1s",
-    ];
-    run(&[&["get", "any"][..], &place].concat())
+    run("get any --endpoint-url http://127.0.0.1:9 --table t --timeout 1s")
         .await
         .refused(3, "error");
-    let mut without = command(&[
-        "get",
-        "any",
-        "--endpoint-url",
-        &dynamodb_endpoint(),
-        "--table",
-        "t",
-    ]);
+    let mut without = command(&format!("get any {}", place("t")));
     without
         .env_remove("AWS_ACCESS_KEY_ID")
         .env_remove("AWS_SECRET_ACCESS_KEY");
-    let said = without.output().await.unwrap();
-    let words = String::from_utf8_lossy(&said.stderr).into_owned();
-    assert_eq!(said.status.code(), Some(3), "{words}");
-    assert!(words.contains("credentials"), "{words}");
-    let mut without = command(&["get", "any", "--table", "t"]);
+    let said = Said::of(&without.output().await.unwrap());
+    said.refused(3, "credentials");
+    let mut without = command("get any --table t");
     without.env_remove("AWS_REGION");
-    let said = without.output().await.unwrap();
-    assert!(String::from_utf8_lossy(&said.stderr).contains("no AWS region"));
+    let said = Said::of(&without.output().await.unwrap());
+    assert!(said.err.contains("no AWS region"), "{said:?}");
+}
+
+/// A DynamoDB with one record, whose attempt died. It refuses this call.
+async fn refusing(call: &'static str, code: &'static str) -> String {
+    let answer = move |headers: HeaderMap| async move {
+        if headers["x-amz-target"].to_str().unwrap().ends_with(call) {
+            let words = "Item size to update has exceeded the maximum allowed size";
+            let refusal = json!({"__type": code, "message": words});
+            return (StatusCode::BAD_REQUEST, refusal.to_string());
+        }
+        let item = json!({
+            "id": {"S": "any"}, "status": {"S": "INPROGRESS"}, "owner": {"S": "0f"}, "attempt": {"N": "1"},
+            "in_progress_expiration": {"N": "1"}, "expiration": {"N": "4000000000"}, "v": {"N": "1"},
+        });
+        (StatusCode::OK, json!({"Item": item}).to_string())
+    };
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await;
+    let (listener, router) = (listener.unwrap(), Router::new().fallback(answer));
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    url
+}
+
+/// The store's own words are for a function.
+#[tokio::test]
+async fn an_operator_is_told_what_the_role_or_the_outcome_lacks() {
+    let denied = "AccessDeniedException";
+    let may_not =
+        |action: &str| format!("access denied: allow your role dynamodb:{action} on the table `t`");
+    let complete = format!("complete any --outcome 1 {WHY}");
+    let audit = "audit --effect-key id --effects-command cat";
+    for (line, call, code, words) in [
+        ("get any", "GetItem", denied, may_not("GetItem")),
+        ("explain any", "GetItem", denied, may_not("GetItem")),
+        (audit, "GetItem", denied, may_not("GetItem")),
+        (&*complete, "UpdateItem", denied, may_not("UpdateItem")),
+        (
+            &*complete,
+            "UpdateItem",
+            "ValidationException",
+            "store a reference to it".to_owned(),
+        ),
+    ] {
+        let url = refusing(call, code).await;
+        run(&format!("{line} --endpoint-url {url} --table t"))
+            .await
+            .refused(3, &words);
+    }
 }

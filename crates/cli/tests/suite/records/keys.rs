@@ -9,8 +9,8 @@ use lambda_idempotency::store::transaction::WriteError;
 use lambda_idempotency::testing::Crash;
 use lambda_idempotency::{Claim, Error, Fingerprint, Idempotency, Outcome, StepError, Verdict};
 
-use super::{deliver, engine, engine_an_hour_ago, id, key};
-use crate::support::{Said, dynamodb, on, table};
+use super::{WHY, deliver, engine, engine_an_hour_ago, id};
+use crate::support::{Said, dynamodb, get, key, on, table};
 
 /// An order, created under an id that follows from the key.
 async fn place(once: &Idempotency, orders: &str) -> Result<Outcome<String>, Error<WriteError>> {
@@ -29,8 +29,8 @@ async fn place(once: &Idempotency, orders: &str) -> Result<Outcome<String>, Erro
 
 async fn rerun(table: &str, keys: &str, why: &str) -> Said {
     let id = id(table, "A-17");
-    let rerun = ["rerun", &id, "--keys", keys, "--reason", why];
-    on(table, &[&rerun[..], &["--yes", "--json"]].concat()).await
+    let rerun = format!("rerun {id} --keys {keys} --reason '{why}' --yes --json");
+    on(table, &rerun).await
 }
 
 async fn count(table: &str) -> usize {
@@ -52,7 +52,7 @@ async fn what_was_created_is_created_again_under_new_keys_and_refused_under_the_
     assert!(!second.is_replayed());
     assert_ne!(*second.get(), first);
     assert!(place(&once, &orders).await.unwrap().is_replayed());
-    let got = on(&records, &["get", &id(&records, "A-17")]).await;
+    let got = on(&records, &format!("get {}", id(&records, "A-17"))).await;
     got.refused(0, "the derived keys of generation 1");
     // The same as before means those of the last attempts.
     rerun(&records, "same", "three").await.ended_with(0);
@@ -144,8 +144,8 @@ async fn without_a_claim_no_failure_is_stored_of_a_key_that_is_derived_no_more()
         let failed = once.run_with(key("A-17"), payload, declined, |_| Verdict::Fail);
         let failed = failed.await;
         assert!(matches!(failed, Err(Error::Handler(_))), "{failed:?}");
-        let got = on(&table, &["get", &id(&table, "A-17"), "--json"]).await;
-        assert_eq!(got.json()["state"], state);
+        let got = get(&table, &id(&table, "A-17")).await;
+        assert_eq!(got["state"], state);
     }
 }
 
@@ -179,8 +179,8 @@ async fn without_a_claim_a_run_that_commits_nothing_is_followed_by_one_with_the_
             let payload = Fingerprint::json(b"{}");
             let run = once.run_with(key("A-17"), payload, handler, |_| Verdict::Release);
             let _ = AssertUnwindSafe(run).catch_unwind().await;
-            let got = on(&table, &["get", &id(&table, "A-17"), "--json"]).await;
-            assert_eq!(got.json()["state"], "released", "{ends:?}");
+            let got = get(&table, &id(&table, "A-17")).await;
+            assert_eq!(got["state"], "released", "{ends:?}");
         }
         let derived = derived.into_inner().unwrap();
         assert_ne!(derived[0], derived[1], "{ends:?}");
@@ -204,12 +204,12 @@ async fn which_keys_are_derived_must_be_said() {
     let table = table().await;
     deliver(&table, "A-17").await.unwrap();
     let id = id(&table, "A-17");
-    for words in [
-        &["rerun", &id][..],
-        &["rerun", "--operation", "charge", "--token", "A-17"],
-        &["rerun", "--from", "/nonexistent"],
+    for which in [
+        &*id,
+        "--operation charge --token A-17",
+        "--from /nonexistent",
     ] {
-        let said = on(&table, &[words, &["--reason", "why", "--yes"]].concat()).await;
+        let said = on(&table, &format!("rerun {which} {WHY}")).await;
         let said = said.ended_with(2);
         for words in ["--keys new", "--keys same", "is refused"] {
             assert!(said.err.contains(words), "{said:?}");

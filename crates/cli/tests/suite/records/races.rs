@@ -23,8 +23,7 @@ use lambda_idempotency_cli::records::Act;
 use lambda_idempotency_cli::records::operate::{Ending, Order, carry_out};
 use tokio::time::{Instant, sleep};
 
-use super::key;
-use crate::support::{PATIENCE, size};
+use crate::support::{self, PATIENCE, key, size};
 
 /// The number of rounds.
 pub(super) fn races() -> u64 {
@@ -152,6 +151,7 @@ async fn operate(store: &Recording, id: &RecordId, journal: &Journal, name: &str
             by: name.to_owned(),
             reason: "a test".to_owned(),
             left: None,
+            given: None,
         };
         let order = Order {
             ending: ending.clone(),
@@ -255,10 +255,7 @@ async fn operators_and_workers_on_one_record_leave_no_effect_that_was_not_asked_
         };
         async move {
             let mut random = Rng::with_seed(seed.wrapping_add(round));
-            let engine = Idempotency::builder(store.clone()).namespace("payments");
-            let once = engine
-                .on_crash(OnCrash::Interrupt)
-                .settings(|settings| settings.store_timeout = PATIENCE);
+            let once = support::engine(store.clone()).on_crash(OnCrash::Interrupt);
             let once = once.build().unwrap();
             let token = format!("A-{round}");
             let id = once.record_id(&key(&token)).unwrap();

@@ -1,7 +1,7 @@
 //! The JSON of each command has its schema, and all of them the one that is committed.
 
 use super::{WHY, dead, deliver, id};
-use crate::support::{on, run, table};
+use crate::support::{Scratch, on, run, table};
 use lambda_idempotency_cli::schema;
 use schemars::Schema;
 use serde_json::{Value, json};
@@ -40,36 +40,30 @@ async fn what_is_printed_has_its_schema() {
     let dead = dead(&table, "dead").await;
     deliver(&table, "done").await.unwrap();
     let done = id(&table, "done");
-    for id in [&dead, &done] {
-        validate("get", &on(&table, &["get", id, "--json"]).await.json());
-        validate(
-            "explain",
-            &on(&table, &["explain", id, "--json"]).await.json(),
-        );
+    let file = Scratch::with(&done);
+    for (name, words) in [
+        ("get", dead.clone()),
+        ("get", done.clone()),
+        ("explain", dead.clone()),
+        ("explain", done.clone()),
+        ("list", "--yes".to_owned()),
+        ("release", format!("{dead} {WHY}")),
+        ("rerun", format!("{done} --keys new {WHY}")),
+        ("rerun", format!("--from {file} --keys new {WHY}")),
+    ] {
+        let said = on(&table, &format!("{name} --json {words}")).await;
+        let documents = serde_json::Deserializer::from_str(&said.out).into_iter();
+        let documents: Vec<Value> = documents.map(Result::unwrap).collect();
+        assert!(!documents.is_empty(), "{said:?}");
+        for document in documents {
+            validate(name, &document);
+        }
     }
-    for line in on(&table, &["list", "--yes", "--json"]).await.out.lines() {
-        validate("list", &serde_json::from_str(line).unwrap());
-    }
-    let release = [&["release", &dead, "--yes", "--json"][..], &WHY].concat();
-    validate("release", &on(&table, &release).await.json());
-    let rerun = ["rerun", &done, "--keys", "new", "--yes", "--json"];
-    validate(
-        "rerun",
-        &on(&table, &[&rerun[..], &WHY].concat()).await.json(),
-    );
-    let file = std::env::temp_dir().join(format!("{table}.ids"));
-    std::fs::write(&file, &done).unwrap();
-    let from = ["rerun", "--from", file.to_str().unwrap(), "--keys", "new"];
-    let from = [&from[..], &WHY, &["--yes", "--json"]].concat();
-    validate("rerun", &on(&table, &from).await.json());
-    std::fs::remove_file(file).unwrap();
-    let printed = run(&["schema", "get"]).await.ended_with(0).json();
+    let printed = run("schema get").await.ended_with(0).json();
     assert_eq!(&printed, schema::of("get").unwrap().as_value());
-    let printed = run(&["schema"]).await.ended_with(0).json();
+    let printed = run("schema").await.ended_with(0).json();
     assert_eq!(&printed, schema::of_all().as_value());
-    run(&["schema", "man"])
-        .await
-        .refused(2, "`man` prints no JSON");
+    run("schema man").await.refused(2, "`man` prints no JSON");
     for schema in [schema::of("get").unwrap(), schema::of_all()] {
         assert_ne!(errors(&schema, &json!({"id": 17})), [] as [&str; 0]);
     }
