@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::{
-    AttributeValue, KeySchemaElement, KeyType, ScalarAttributeType, Select,
+    AttributeValue, GlobalSecondaryIndexDescription, IndexStatus, KeySchemaElement, KeyType,
+    ScalarAttributeType, Select,
 };
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 
@@ -71,8 +72,8 @@ impl Names {
 }
 
 impl TableEffects {
-    /// Looks at the table. Where the attribute is the partition key of the table or of an index,
-    /// effects are asked for one by one; else the whole table is read now.
+    /// Looks at the table. Where the attribute is the partition key of the table, or the only key of
+    /// an active index, effects are asked for one by one; else the whole table is read now.
     ///
     /// # Errors
     ///
@@ -87,10 +88,6 @@ impl TableEffects {
         let described = described
             .table
             .ok_or_else(|| failed("no description".to_owned()))?;
-        let is_hash = |keys: &[KeySchemaElement]| {
-            keys.iter()
-                .any(|key| key.key_type == KeyType::Hash && key.attribute_name == attribute)
-        };
         let mut definitions = described.attribute_definitions.iter().flatten();
         let is_number = definitions.any(|definition| {
             definition.attribute_name == attribute
@@ -99,13 +96,9 @@ impl TableEffects {
         // Without a sort key, an item of the table itself is one effect at most.
         let own = described.key_schema.as_deref().unwrap_or_default();
         let indexes = described.global_secondary_indexes.unwrap_or_default();
-        // With a sort key, an index lacks the items that have no such attribute.
-        let index = indexes.into_iter().find(|index| {
-            let keys = index.key_schema.as_deref().unwrap_or_default();
-            keys.len() == 1 && is_hash(keys)
-        });
+        let index = indexes.into_iter().find(|index| is_whole(index, attribute));
         let how = match index {
-            _ if is_hash(own) => How::Query {
+            _ if is_hash(own, attribute) => How::Query {
                 index: None,
                 is_number,
             },
@@ -174,6 +167,20 @@ impl Effects for TableEffects {
     }
 }
 
+fn is_hash(keys: &[KeySchemaElement], attribute: &str) -> bool {
+    keys.iter()
+        .any(|key| key.key_type == KeyType::Hash && key.attribute_name == attribute)
+}
+
+/// Tells whether an index has every item with this attribute. With a sort key, it lacks the items
+/// that have no such attribute; while it is created or deleted, others, too.
+fn is_whole(index: &GlobalSecondaryIndexDescription, attribute: &str) -> bool {
+    let keys = index.key_schema();
+    let status = index.index_status.as_ref();
+    let is_partial = matches!(status, Some(IndexStatus::Creating | IndexStatus::Deleting));
+    !is_partial && keys.len() == 1 && is_hash(keys, attribute)
+}
+
 /// A name as a key; `None` where no key can be it.
 fn as_key(name: &str, is_number: bool) -> Option<AttributeValue> {
     if is_number {
@@ -224,6 +231,23 @@ async fn count_all(client: &Client, table: &str, attribute: &str) -> Result<Name
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_index_is_queried_while_it_is_whole() {
+        let key = KeySchemaElement::builder()
+            .attribute_name("payment")
+            .key_type(KeyType::Hash);
+        let index = GlobalSecondaryIndexDescription::builder().key_schema(key.build().unwrap());
+        for (status, expected) in [
+            (IndexStatus::Active, true),
+            (IndexStatus::Updating, true),
+            (IndexStatus::Creating, false),
+            (IndexStatus::Deleting, false),
+        ] {
+            let index = index.clone().index_status(status).build();
+            assert_eq!(is_whole(&index, "payment"), expected, "{index:?}");
+        }
+    }
 
     #[test]
     fn a_text_that_dynamodb_does_not_take_is_no_key() {

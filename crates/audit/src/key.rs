@@ -242,7 +242,8 @@ mod tests {
         let at = lambda_idempotency::EpochMillis(7);
         let expiration = lambda_idempotency::EpochSeconds(4_000_000_000);
         let mut rerun = Record::new(Status::Completed, expiration);
-        rerun.journal.put(rerun.journal.next_keys(at));
+        let (name, entry) = rerun.journal.next_keys(at);
+        rerun.journal.put(name, entry);
         let found = Found::readable(rerun);
         let record = Completed::of("payments#charge#0f", &found).unwrap();
         let id = record_id(&record).unwrap();
