@@ -47,8 +47,8 @@ impl Relay {
         let key = |new: &Announced| (new.aggregate.clone(), new.id.clone());
         // A batch that is delivered again begins before the event that failed: those that are published already have a mark.
         let loading = self.table.load(announced.iter().map(key).collect());
-        let events = match time.wait_for(loading).await {
-            Ok(loaded) => loaded.events,
+        let loaded = match time.wait_for(loading).await {
+            Ok(loaded) => loaded,
             Err(error) => {
                 tracing::error!(%error, "the outbox could not be read");
                 return announced
@@ -57,14 +57,39 @@ impl Relay {
                     .collect();
             }
         };
-        let publishing = by_aggregate(events)
+        let mut unreadable = Vec::new();
+        // Without a time, an item is in no index: no sweep finds it.
+        for key in loaded.unreadable {
+            if self.park_unreadable(&key, time).await.is_err() {
+                unreadable.push(key);
+            }
+        }
+        let publishing = by_aggregate(loaded.events)
             .into_iter()
             .map(|events| self.publish_in_order(events, time));
         let left = stream::iter(publishing).buffer_unordered(SIDE_BY_SIDE);
-        let left: HashSet<_> = left.flat_map(stream::iter).collect().await;
+        let mut left: HashSet<_> = left.flat_map(stream::iter).collect().await;
+        left.extend(unreadable);
         let is_left = |new: &&Announced| left.contains(&key(new));
         let left = announced.iter().filter(is_left);
         left.map(|new| new.sequence_number.clone()).collect()
+    }
+
+    /// Parks an item that is no event. Returns whether it was pending.
+    pub(crate) async fn park_unreadable(
+        &self,
+        key: &EventKey,
+        time: Time,
+    ) -> Result<bool, TableError> {
+        let parked = time.wait_for(self.table.park(key)).await;
+        match &parked {
+            Ok(true) => tracing::error!(event_id = key.1, "parked: it is no event"),
+            Ok(false) => {}
+            Err(error) => {
+                tracing::error!(%error, event_id = key.1, "not parked: it is no event");
+            }
+        }
+        parked
     }
 
     /// Publishes events of one aggregate; the first failure stops those behind it. Returns the keys that are left.

@@ -6,7 +6,6 @@ use std::time::SystemTime;
 use futures_util::{StreamExt, stream};
 use lambda_idempotency::dynamodb::outbox::StoredEvent;
 
-use crate::counts;
 use crate::pending::{Need, Pending};
 use crate::relay::{Failed, Relay, SIDE_BY_SIDE, by_aggregate};
 use crate::table::{EventKey, TableError};
@@ -101,17 +100,9 @@ impl Relay {
         let mut loaded = time.wait_for(self.table.load(keys)).await?;
         for key in loaded.unreadable {
             tally.failed += 1;
-            match time.wait_for(self.table.park(&key)).await {
-                Ok(()) => {
-                    counts::parked();
-                    tracing::error!(event_id = key.1, "parked: it is no event");
-                    tally.parked += 1;
-                }
-                // One item that can't be parked must not stop the events.
-                Err(error) => {
-                    tracing::error!(%error, event_id = key.1, "not parked: it is no event");
-                }
-            }
+            // One item that can't be parked must not stop the events.
+            let parked = self.park_unreadable(&key, time).await;
+            tally.parked += usize::from(parked.unwrap_or(false));
         }
         loaded
             .events
@@ -175,9 +166,9 @@ impl Relay {
             return Ok(false);
         }
         let key = (event.aggregate.clone(), event.id.clone());
-        self.table.park(&key).await?;
-        counts::parked();
-        tracing::error!(event_id = event.id, kind = event.kind, refusals, "parked");
+        if self.table.park(&key).await? {
+            tracing::error!(event_id = event.id, kind = event.kind, refusals, "parked");
+        }
         Ok(true)
     }
 }

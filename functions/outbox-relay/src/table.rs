@@ -13,6 +13,7 @@ use aws_sdk_dynamodb::types::AttributeValue::{self, N, S};
 use aws_sdk_dynamodb::types::KeysAndAttributes;
 use lambda_idempotency::dynamodb::outbox::{PENDING_BUCKETS, PENDING_INDEX, StoredEvent};
 
+use crate::counts;
 use crate::event::Place;
 
 /// The most keys in one `BatchGetItem`.
@@ -75,7 +76,7 @@ impl Table {
     }
 
     /// Returns the events under these keys, each once: a stream may announce a key twice, and one request may not name it twice. Names
-    /// the items that are no events: they would stop the stream permanently.
+    /// the items that are no events.
     pub(crate) async fn load(&self, mut keys: Vec<EventKey>) -> Result<Loaded, TableError> {
         let (mut found, mut unreadable) = (HashMap::new(), Vec::new());
         let mut known = HashSet::new();
@@ -143,7 +144,7 @@ impl Table {
         let mut items = request.into_paginator().items().send();
         let mut events = Vec::new();
         while let Some(item) = items.next().await {
-            // The sweep parks an item that is no event.
+            // An item that is no event is parked by its own key.
             events.extend(StoredEvent::from_item(
                 &item.map_err(|error| TableError::of(&error))?,
             ));
@@ -190,8 +191,9 @@ impl Table {
         done_or_gone(request.send().await)
     }
 
-    /// Takes what can't be published out of the index, until an operator puts it back. It doesn't expire.
-    pub(crate) async fn park(&self, parked: &EventKey) -> Result<(), TableError> {
+    /// Takes what can't be published out of the index, until an operator puts it back, and counts it. It doesn't expire. Returns
+    /// whether it was pending.
+    pub(crate) async fn park(&self, parked: &EventKey) -> Result<bool, TableError> {
         let request = self
             .update(parked)
             .update_expression("SET #parked = :now REMOVE #pending, #expiration")
@@ -200,7 +202,11 @@ impl Table {
             .expression_attribute_names("#expiration", "expiration")
             .expression_attribute_names("#pending", "pending")
             .expression_attribute_values(":now", N(seconds(SystemTime::now()).to_string()));
-        done_or_gone(request.send().await)
+        let was_pending = is_done(request.send().await)?;
+        if was_pending {
+            counts::parked();
+        }
+        Ok(was_pending)
     }
 
     /// Reads a page of the whole table: the events that are parked. An item that is no event stays parked.
@@ -273,7 +279,12 @@ impl Table {
             .send()
             .await
             .map_err(|error| TableError::of(&error))?;
-        let recorded = |item: &Item| item.get("recorded_at")?.as_n().ok()?.parse().ok();
+        // An item whose number has a fraction is no event, and is parked like others.
+        #[expect(clippy::cast_possible_truncation, reason = "`as` saturates")]
+        let recorded = |item: &Item| {
+            let number: f64 = item.get("recorded_at")?.as_n().ok()?.parse().ok()?;
+            Some(number.floor() as i64)
+        };
         let keys = reply
             .items()
             .iter()
@@ -285,12 +296,16 @@ impl Table {
     }
 }
 
-/// A condition that fails says that the event is gone, or was dealt with elsewhere.
 fn done_or_gone<T>(reply: Result<T, SdkError<UpdateItemError>>) -> Result<(), TableError> {
+    is_done(reply).map(|_| ())
+}
+
+/// A condition that fails says that the event is gone, or was dealt with elsewhere.
+fn is_done<T>(reply: Result<T, SdkError<UpdateItemError>>) -> Result<bool, TableError> {
     match reply {
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(true),
         Err(error) => match error.as_service_error() {
-            Some(failed) if failed.is_conditional_check_failed_exception() => Ok(()),
+            Some(failed) if failed.is_conditional_check_failed_exception() => Ok(false),
             _ => Err(TableError::of(&error)),
         },
     }
