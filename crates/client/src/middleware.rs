@@ -13,7 +13,7 @@ use crate::policy::{Attempts, Policy};
 /// repetitions where it stands outside.
 ///
 /// A request whose body is a stream can't be sent twice: it gets a key, and one attempt. The answer has a
-/// [`Delivery`](crate::Delivery) in its extensions. A request that got no answer is a
+/// [`Delivery`](crate::Delivery) in its extensions. A request whose last attempt got no answer is a
 /// [`RequestError`](crate::RequestError) of `reqwest_middleware::Error`, within
 /// `reqwest_middleware::Error::Middleware`.
 ///

@@ -199,7 +199,7 @@ impl Attempts {
         }
     }
 
-    /// Makes the error of a request that got no answer.
+    /// Makes the error of a request whose last attempt got no answer.
     pub(crate) fn unanswered<E>(self, cause: Option<E>) -> RequestError<E> {
         RequestError {
             key: self.key,
@@ -226,7 +226,7 @@ fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     Some(date.duration_since(now).unwrap_or_default())
 }
 
-/// A request got no answer in all of its attempts.
+/// The last attempt of a request got no answer.
 ///
 /// Where it was sent, it may have had its effect. Send it again with the same [key](Self::key): in a new
 /// call, put it into the request's extensions.
@@ -256,10 +256,10 @@ impl<E> RequestError<E> {
 
 impl<E: std::fmt::Display> std::fmt::Display for RequestError<E> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "no answer in {} attempts: ", self.attempts)?;
+        write!(f, "attempt {}, the last, got no answer: ", self.attempts)?;
         match &self.cause {
             Some(cause) => write!(f, "{cause}")?,
-            None => f.write_str("the last took too long")?,
+            None => f.write_str("it took too long")?,
         }
         f.write_str(match &self.key {
             Some(_) => ". The request may have had its effect: send it again with the same key",
