@@ -124,10 +124,15 @@ class Permissions(unittest.TestCase):
 
     def test_the_relay_and_the_audit_have_what_their_pages_say(self):
         functions = properties(FUNCTION)
-        audit = {action for one in statements(functions["SettlementsAudit"]) for action in one["Action"]}
+        allowed = list(statements(functions["SettlementsAudit"]))
+        audit = {action for one in allowed for action in one["Action"]}
         (page,) = re.findall(r"^It needs `dynamodb:Scan`.*?\n\n", (ROOT / "docs/operations/audit.md").read_text(), re.MULTILINE | re.DOTALL)
         said = set(re.findall(r"`((?:dynamodb|kms):\w+)`", page))
-        self.assertEqual(said - {"dynamodb:Query"}, audit)
+        self.assertEqual(said, audit)
+        # It queries whatever index has the effects' attribute as its key.
+        (queried,) = [one["Resource"] for one in allowed if "dynamodb:Query" in one["Action"]]
+        self.assertEqual(queried, ["Payouts.Arn", "Payouts.Arn/index/*"])
+        self.assertIn("`…/index/*`", page)
         relay = {action for one in statements(functions["OutboxRelay"]) for action in one["Action"] if action.startswith("dynamodb:")}
         (page,) = re.findall(r"The relay's role needs (.*?)the stream", (ROOT / "docs/recipes/outbox.md").read_text(), re.DOTALL)
         self.assertEqual({action.removeprefix("dynamodb:") for action in re.findall(r"`([\w:]+)`", page)}, {action.removeprefix("dynamodb:") for action in relay})
@@ -169,6 +174,14 @@ class OtherPages(unittest.TestCase):
         defining = {f"infra/{path.name}" for path in ROOT.glob("infra/*.yaml") if "::Alarm\n" in path.read_text()}
         self.assertEqual(files, defining)
 
+    def test_each_command_quotes_the_operation(self):
+        """An HTTP operation has a blank: `POST /orders`."""
+        pages = [path.read_text() for path in ROOT.glob("docs/**/*.md")]
+        lines = [line for page in pages for line in re.findall(r"^idempotency .*\$OPERATION.*$", page, re.MULTILINE)]
+        self.assertGreaterEqual(len(lines), 6)
+        for line in lines:
+            self.assertNotRegex(line, r'(?<!")\$OPERATION|\$OPERATION(?!")')
+
     def test_the_audit_of_audit_md_is_that_of_the_template(self):
         page = (ROOT / "docs/operations/audit.md").read_text()
         function = properties(FUNCTION)["SettlementsAudit"]
@@ -183,6 +196,16 @@ class OtherPages(unittest.TestCase):
         needed = {"IDEMPOTENCY_TABLE", "EFFECTS_TABLE", "EFFECTS_ATTRIBUTE", "EFFECT_KEY", "METRIC_NAMESPACE"}
         self.assertLessEqual(needed, variables.keys())
         self.assertEqual(part["Events"]["Daily"]["Properties"]["ScheduleExpression"], function["Events"]["Daily"]["Properties"]["ScheduleExpression"])
+
+    def test_each_event_that_a_page_searches_is_logged_at_level_info(self):
+        """A healthy function may log nothing else, so that no page searches any message."""
+        events = (ROOT / "docs/reference/log-events.md").read_text()
+        debug = {event for row in re.findall(r"^\| (.*) \| debug \|", events, re.MULTILINE) for event in re.findall(r"`(\w+)`", row)}
+        self.assertIn("completed", debug)
+        for path in ROOT.glob("docs/**/*.md"):
+            page = path.read_text()
+            self.assertEqual(debug.intersection(re.findall(r'\$\.fields\.event\s=\s"(\w+)"', page)), set(), path)
+            self.assertNotIn("$.fields.message =", page, path)
 
     def test_the_outbox_page_has_the_relays_numbers(self):
         page = (ROOT / "docs/recipes/outbox.md").read_text()

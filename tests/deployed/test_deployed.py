@@ -794,6 +794,9 @@ class UsedPermissions(unittest.TestCase):
         for name, role in roles.items():
             allowed = list(permissions.allowed(iam, role))
             uses, may = {need[:2] for need in used[name]}, {entry[:2] for entry in allowed}
+            if name == "SettlementsAudit":
+                # For a key that the payouts don't have.
+                may = {one for one in may if one[0] != "dynamodb:Query"}
             if name == "Checkout":
                 # Its records have the worker's policy. Which requests go alone and which in a group depends on when its runs end.
                 uses, may = ({one for one in either if one[1] != stack.outputs["IdempotencyTable"]} for either in (uses, may))

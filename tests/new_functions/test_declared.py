@@ -19,6 +19,8 @@ KINDS = {
     "stream": ("streams", {"infra/stream-alarms.yaml"}),
 }
 NESTED = "AWS::CloudFormation::Stack"
+# What `aws configure export-credentials` sets.
+CREDENTIALS = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}
 DAY = 86_400
 
 
@@ -113,6 +115,15 @@ class Every(unittest.TestCase):
                 # `plan` alone reads the entry `Idempotency`.
                 built = {name: value for name, value in function.metadata.items() if name != "Idempotency"}
                 self.assertEqual(built, wanted)
+
+    def test_each_variable_of_its_readme_is_set_or_named_there(self):
+        for kind, function in FUNCTIONS.items():
+            with self.subTest(kind):
+                readme = (function.home / "README.md").read_text()
+                commands = "".join(re.findall(r"^```sh\n(.*?)^```", readme, re.MULTILINE | re.DOTALL))
+                used = set(re.findall(r"\$(\w+)", commands))
+                known = {*re.findall(r"^(?:export )?(\w+)=", commands, re.MULTILINE), *re.findall(r"`(\w+)`", readme)}
+                self.assertLessEqual(used - CREDENTIALS, known)
 
     def test_nothing_of_the_template_is_left(self):
         for kind, function in FUNCTIONS.items():

@@ -5,9 +5,8 @@ use std::cell::Cell;
 use std::convert::Infallible;
 use std::time::Duration;
 
-use lambda_idempotency::protocol::journal::StepNote;
 use lambda_idempotency::protocol::record::{
-    Amendment, Completion, Found, Owner, Record, Release, Status, StoredOutcome,
+    Completion, Found, Owner, Record, RecordWrite, Release, Status, StoredOutcome,
 };
 use lambda_idempotency::store::{Answer, Store};
 use lambda_idempotency::{Fingerprint, Idempotency, Key, Outcome};
@@ -179,14 +178,14 @@ impl Verdict {
 async fn comes_back(record: &Record) {
     let owner = Owner::from_stored("0123456789abcdef0123456789abcdef");
     for (name, entry) in record.journal.iter() {
-        let note = StepNote::new(name, entry.clone());
         let back = write(&owner, async |store, id| {
-            let amendment = Amendment {
+            let amendment = RecordWrite::Amend {
                 id,
                 owner: owner.clone(),
-                step: note.clone(),
+                step: name.to_owned(),
+                entry: entry.clone(),
             };
-            store.write(&amendment.into(), deadline()).await
+            store.write(&amendment, deadline()).await
         })
         .await;
         assert_eq!(back.journal.get(name), Some(entry));

@@ -291,3 +291,22 @@ fn every_cargo_line_has_a_version_and_features_that_exist() {
         }
     }
 }
+
+/// Of the macros and the command line nobody calls Rust functions.
+#[test]
+fn each_published_library_is_compared_with_its_version_before() {
+    let script = fs::read_to_string(root().join("scripts/test")).unwrap();
+    let published = script.lines().find(|line| line.starts_with("PUBLISHED = "));
+    let (_, names) = published.unwrap().split_once("for name in (").unwrap();
+    let names = names.split('"').skip(1).step_by(2);
+    let names = names.filter(|name| !["macros", "cli"].contains(name));
+    let mut published: BTreeSet<_> = names
+        .map(|name| format!("lambda-idempotency-{name}"))
+        .collect();
+    published.insert("lambda-idempotency".to_owned());
+    let workflow = fs::read_to_string(root().join(".github/workflows/ci.yml")).unwrap();
+    let mut lines = workflow.lines();
+    let packages = lines.find_map(|line| line.trim().strip_prefix("package: "));
+    let compared: BTreeSet<_> = packages.unwrap().split(", ").map(str::to_owned).collect();
+    assert_eq!(compared, published);
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lambda_idempotency::protocol::journal::{MAX_STEP_RESULT_BYTES, StepResult, StepState};
+use lambda_idempotency::protocol::journal::{MAX_STEP_RESULT_BYTES, StepState};
 use lambda_idempotency::protocol::record::Record;
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::ManualClock;
@@ -236,10 +236,7 @@ async fn a_step_that_failed_may_be_tried_again_in_the_same_attempt() {
     assert_eq!(outcome.await.unwrap(), Outcome::Executed(1));
     let entry = bench.record().await.journal.get("charge").cloned().unwrap();
     assert_eq!(entry.tries, 2);
-    assert_eq!(
-        entry.state,
-        StepState::Confirmed(StepResult::Text("1".into()))
-    );
+    assert_eq!(entry.state, StepState::Confirmed(Ok("1".into())));
 }
 
 #[tokio::test(start_paused = true)]

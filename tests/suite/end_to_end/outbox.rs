@@ -27,7 +27,7 @@ struct Put<'a> {
     id: &'a str,
     transaction: &'a str,
     position: usize,
-    recorded_at: i64,
+    recorded_at: Option<&'a str>,
     data: Option<&'a str>,
 }
 
@@ -38,7 +38,7 @@ impl Default for Put<'_> {
             id: "0-1",
             transaction: "t",
             position: 0,
-            recorded_at: 1,
+            recorded_at: Some("1"),
             data: Some("{}"),
         }
     }
@@ -55,15 +55,15 @@ impl Put<'_> {
             .item("type", text("order.created"))
             .item("transaction", text(self.transaction))
             .item("position", AttributeValue::N(self.position.to_string()))
-            .item(
-                "recorded_at",
-                AttributeValue::N(self.recorded_at.to_string()),
-            )
             .item("pending", text("0"))
             // Of an earlier publication: an operator wants another.
             .item("expiration", AttributeValue::N("4102444800".to_owned()));
         let put = match self.data {
             Some(data) => put.item("data", text(data)),
+            None => put,
+        };
+        let put = match self.recorded_at {
+            Some(number) => put.item("recorded_at", AttributeValue::N(number.to_owned())),
             None => put,
         };
         put.send().await.expect("an item");

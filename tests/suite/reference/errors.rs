@@ -237,6 +237,7 @@ fn what_an_error_prints_ends_with_its_link() {
             .to_string(),
             "in-flight",
         ),
+        (Own::Compensating.to_string(), "in-flight"),
         (Own::Mismatch.to_string(), "mismatch"),
         (Own::Failed(failure).to_string(), "failed"),
         (
@@ -270,6 +271,7 @@ fn what_an_error_prints_ends_with_its_link() {
             Own::OutcomeOmitted {
                 reason: Omission::Lost,
                 completed_at: None,
+                handler_ran: false,
             }
             .to_string(),
             "outcome-omitted",

@@ -11,10 +11,9 @@ const PAGE: &str = "docs/reference/settings.md";
 /// Types whose methods make a value, and set nothing up.
 const VALUES: &[&str] = &[
     "Event",
+    "Guard",
     "Journal",
     "Key",
-    "Latest",
-    "Once",
     "Outcome",
     "Saga",
     "StepEntry",
@@ -24,7 +23,6 @@ const VALUES: &[&str] = &[
     "TestMessage",
     "TestRecord",
     "TestRequest",
-    "Transition",
     "Write",
 ];
 
@@ -260,6 +258,7 @@ fn each_default_is_that_of_a_new_builder() {
         ("inline_limit", "8 KiB", "8192"),
         ("max_token_chars", "255", "255"),
         ("detached_limit", "1,024", "1024"),
+        ("group_requests", "off", "false"),
         ("renewed_lease", "none", "None"),
         ("max_attempts", "no limit", "None"),
         ("on_crash", "`OnCrash::RunAgain`", "RunAgain"),

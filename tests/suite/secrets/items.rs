@@ -6,7 +6,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue::{self, B, M, N, S};
 use aws_sdk_dynamodb::types::{Put, Update};
 use lambda_idempotency::dynamodb::DynamoDbStore;
-use lambda_idempotency::dynamodb::guard::{Guarded, Latest, Once, Transition, Version};
+use lambda_idempotency::dynamodb::guard::{Guard, Guarded, Version};
 use lambda_idempotency::dynamodb::outbox::{Event, Outbox, StoredEvent};
 use lambda_idempotency::store::transaction::Write;
 use lambda_idempotency::{Error, Fingerprint, Idempotency, Key, StoreError};
@@ -221,20 +221,18 @@ async fn no_event_and_no_guard_tells_a_secret(server: Server) {
 
     let business = bench.server.table_with_key("business", "id").await;
     let paid = || {
-        Transition::new(&business, [("id", bench.text())])
-            .from("pending")
-            .to("paid")
-            .mark("by", bench.text())
+        Guard::transition(&business, [("id", bench.text())], ["pending"], "paid")
+            .set("by", bench.text())
     };
-    let deposit = || Once::new(&business, [("id", bench.text())], secret()).add("balance", 5);
+    let deposit = || Guard::once(&business, [("id", bench.text())], secret()).add("balance", 5);
     seen.debug(&paid());
     seen.debug(&deposit());
     let version = Version::timestamp(std::time::SystemTime::now(), &secret()).unwrap();
-    let latest = Latest::new(&business, [("id", S("latest".to_owned()))], version);
+    let latest = Guard::latest(&business, [("id", S("latest".to_owned()))], version);
     let latest = latest.set("by", bench.text());
     seen.debug(&latest);
     latest.apply(&client).await.unwrap();
-    let other = Latest::new(&business, [("id", S("latest".to_owned()))], 1);
+    let other = Guard::latest(&business, [("id", S("latest".to_owned()))], 1);
     let failed = other.apply(&client).await.unwrap_err();
     seen.debug(&failed);
     seen.text(&failed);
@@ -247,10 +245,8 @@ async fn no_event_and_no_guard_tells_a_secret(server: Server) {
         "{refused:?}"
     );
     seen.debug(&refused);
-    let not_a_number = Transition::new(&business, [("id", bench.text())])
-        .from("pending")
-        .to("paid")
-        .mark("by", N(secret()));
+    let not_a_number = Guard::transition(&business, [("id", bench.text())], ["pending"], "paid")
+        .set("by", N(secret()));
     let failed = not_a_number.apply(&client).await.unwrap_err();
     seen.debug(&failed);
     seen.text(&failed);

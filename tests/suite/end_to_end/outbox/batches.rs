@@ -137,6 +137,41 @@ async fn a_key_that_is_announced_twice_fails_nobody() {
     assert_eq!(sent(&path).len(), 3);
 }
 
+/// Without a time, an item isn't in the index, where the sweep looks.
+#[tokio::test]
+async fn an_item_that_is_no_event_is_parked_and_counted_once() {
+    let path = Path::new().await;
+    for (id, recorded_at) in [("0-1", None), ("0-2", Some("1.5")), ("0-3", Some("1"))] {
+        let put = Put {
+            id,
+            recorded_at,
+            ..Put::default()
+        };
+        put.into(&path).await;
+    }
+    let event = path.stream.event().await;
+    let (table_wire, relay) = path.relay.behind_a_proxy().await;
+    let mut relay = relay.start().await;
+    table_wire.inject("UpdateItem", Fault::DENY);
+    let answer = relay.invoke(event.clone()).await.answer();
+    let failures = answer["batchItemFailures"].as_array().unwrap();
+    assert_eq!(failures.len(), 1, "{answer}");
+    assert_eq!(sent(&path), ["0-3"]);
+    assert!(relay.lines().contains(r#""outbox_parked":1"#));
+    for parked in [1, 0] {
+        let answer = relay.invoke(event.clone()).await.answer();
+        assert_eq!(answer["batchItemFailures"], json!([]));
+        let lines = relay.lines();
+        assert_eq!(lines.matches("parked: it is no event").count(), parked);
+        assert_eq!(lines.matches(r#""outbox_parked":1"#).count(), parked);
+    }
+    let events = path.relay.effects().await;
+    let parked = events.iter().filter(|it| it.contains_key("parked_at"));
+    assert_eq!(parked.count(), 2);
+    assert!(events.iter().all(|event| !event.contains_key("pending")));
+    assert!(sent(&path).is_empty());
+}
+
 /// Answers nothing.
 struct Hanging;
 

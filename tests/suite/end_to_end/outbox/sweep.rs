@@ -17,14 +17,14 @@ const POISON: usize = 120;
 
 /// Puts events that no bus takes into the outbox, one that it takes, and an item that is no event.
 async fn put_poison(path: &Path) {
-    let ids = (0..POISON).map(|number| (format!("0-{number}"), 1, Some("no JSON")));
-    let others = [("0-good", 2, Some("{}")), ("0-none", 2, None)];
+    let ids = (0..POISON).map(|number| (format!("0-{number}"), "1", Some("no JSON")));
+    let others = [("0-good", "2", Some("{}")), ("0-none", "2", None)];
     let others = others.map(|(id, recorded_at, data)| (id.to_owned(), recorded_at, data));
     for (id, recorded_at, data) in ids.chain(others) {
         let put = Put {
             aggregate: &format!("order-{id}"),
             id: &id,
-            recorded_at,
+            recorded_at: Some(recorded_at),
             data,
             ..Put::default()
         };
@@ -137,6 +137,22 @@ async fn all_parked_events_are_put_back_at_once_and_an_interruption_costs_nothin
     assert_eq!((parked.len(), text(parked[0], "id")), (1, "0-none"));
 }
 
+#[tokio::test]
+async fn an_item_whose_time_has_a_fraction_is_parked() {
+    let path = Path::new().await;
+    let put = Put {
+        recorded_at: Some("1.5"),
+        ..Put::default()
+    };
+    put.into(&path).await;
+    let mut relay = path.relay.start().await;
+    let swept = relay.invoke(json!({})).await;
+    assert!(matches!(swept, Reply::Failed(_)), "{swept:?}");
+    let event = path.relay.effects().await.remove(0);
+    assert!(event.contains_key("parked_at") && !event.contains_key("pending"));
+    assert!(path.queue.take().is_empty());
+}
+
 /// Pages of an aggregate that has no end.
 #[derive(Default)]
 struct Endless(AtomicUsize);
@@ -174,7 +190,7 @@ async fn an_aggregate_that_takes_long_to_read_leaves_the_others_their_time() {
         let put = Put {
             aggregate: &format!("order-{number}"),
             id: &format!("0-{number}"),
-            recorded_at: 2,
+            recorded_at: Some("2"),
             ..Put::default()
         };
         put.into(&path).await;
