@@ -88,6 +88,7 @@ page!(
 page!(
     errors,
     "reference/errors.md",
+    "faq#409-while-nothing-runs" => packaged!("faq.md"),
     "operations/cli" => packaged!("operations/cli.md"),
     "operations/records#a-request-that-waits-for-an-operator" => packaged!("operations/records.md"),
     "operations/records#the-outbox" => packaged!("operations/records.md"),

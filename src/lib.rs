@@ -362,5 +362,4 @@ pub use store::StoreError;
 #[doc = include_str!("../docs/sources/scheduler.md")]
 #[doc = include_str!("../docs/sources/s3-batch.md")]
 #[doc = include_str!("../docs/sources/anything.md")]
-#[doc = include_str!("../docs/internals/own-source.md")]
 struct Readme;
