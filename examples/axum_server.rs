@@ -15,6 +15,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::post;
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
@@ -62,10 +63,16 @@ async fn main() -> Result<(), Error> {
                 _ = stopped => {}
             }
         };
-        axum::serve(listener, router)
-            .with_graceful_shutdown(until)
-            .await?;
-        // The connections have ended; the runs of clients that hung up may not have.
+        let until = until.shared();
+        let ended = until
+            .clone()
+            .then(|()| tokio::time::sleep(Duration::from_secs(8)));
+        tokio::select! {
+            served = axum::serve(listener, router).with_graceful_shutdown(until) => served?,
+            // A client that sends or reads slowly holds its connection.
+            () = ended => {}
+        }
+        // The runs of clients that hung up may not have ended.
         Ok::<_, std::io::Error>(once.drain(Duration::from_secs(20)).await)
     });
 

@@ -105,7 +105,8 @@
 //! A key belongs to one request of one operation. The operation is method and route template where
 //! API Gateway (feature `lambda-http`), axum (feature `axum`) or a declared route tells it, else
 //! method and path. A declared route is compared with the path inside of the API: without the stage, and
-//! without the base path of a REST API's custom domain. The fingerprint covers method, path (with both), query
+//! without the base path of a REST API's custom domain; in a nested axum router, also with what the nest
+//! has left of it. The fingerprint covers method, path (with both), query
 //! and body; the order of query parameters doesn't count, nor does the layout of a body whose
 //! content type says JSON. A `multipart/form-data` body of up to 1,000 parts is compared part by
 //! part, so that its boundary, which clients make anew for each try, doesn't count. Of an

@@ -1,8 +1,11 @@
 //! Reads request bodies for the fingerprint and response bodies for the record, and hands both on
 //! intact.
 
+use std::any::Any;
+use std::error::Error;
 use std::fmt;
 use std::future::Future;
+use std::iter::successors;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -10,7 +13,7 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::{BoxBody, UnsyncBoxBody};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, LengthLimitError};
 
 use crate::store::BoxError;
 
@@ -70,7 +73,7 @@ impl RequestBody for lambda_http::Body {
 #[cfg(feature = "axum")]
 impl RequestBody for axum::body::Body {
     async fn read(self, limit: usize) -> (Result<Bytes, ReadError>, Self) {
-        let (read, body) = read(self, limit).await;
+        let (read, body) = read_request(self, limit).await;
         (read, Self::new(body))
     }
 }
@@ -91,7 +94,7 @@ where
     E: Into<BoxError> + Send + 'static,
 {
     async fn read(self, limit: usize) -> (Result<Bytes, ReadError>, Self) {
-        let (read, body) = read(self, limit).await;
+        let (read, body) = read_request(self, limit).await;
         (read, Self::new(body))
     }
 }
@@ -101,9 +104,32 @@ where
     E: Into<BoxError> + Send + Sync + 'static,
 {
     async fn read(self, limit: usize) -> (Result<Bytes, ReadError>, Self) {
-        let (read, body) = read(self, limit).await;
+        let (read, body) = read_request(self, limit).await;
         (read, Self::new(body))
     }
+}
+
+/// Reads the body of a request. One that exceeds the limit of a layer outside is too large, too.
+async fn read_request<B>(body: B, limit: usize) -> (Result<Bytes, ReadError>, ResumedBody<B>)
+where
+    B: Body<Data = Bytes, Error: 'static> + Unpin,
+{
+    let (read, body) = read(body, limit).await;
+    let error = body.next.as_ref().and_then(|next| next.as_ref().err());
+    if error.is_some_and(|error| is_limit(error)) {
+        return (Err(ReadError::TooLarge), body);
+    }
+    (read, body)
+}
+
+/// Tells whether a body exceeded a limit: one of its error's causes, whose chain may go in a circle, says so.
+fn is_limit(error: &dyn Any) -> bool {
+    let cause = error.downcast_ref::<BoxError>();
+    let cause = cause.map(|error| &**error as &(dyn Error + 'static));
+    #[cfg(feature = "axum")]
+    let cause = cause.or_else(|| Some(error.downcast_ref::<axum::Error>()?));
+    let causes = successors(cause, |cause| (*cause).source());
+    causes.take(16).any(<dyn Error>::is::<LengthLimitError>)
 }
 
 /// Carries the body of a response: whole, where the layer has read it; else the inner service's

@@ -32,7 +32,11 @@ pub(super) struct HandlerResponse<B: Body> {
 impl<B: Body<Data = Bytes>> HandlerResponse<B> {
     /// Reads a response. One that breaks off meanwhile can't be sent and must not be stored: it
     /// becomes a server error, and the claim is released.
-    pub(super) async fn read(response: Response<B>, settings: &Settings) -> Self {
+    pub(super) async fn read(
+        response: Response<B>,
+        settings: &Settings,
+        is_protected: bool,
+    ) -> Self {
         let (parts, body) = response.into_parts();
         let (read, body) = if is_event_stream(&parts.headers) {
             (Err(ReadError::TooLarge), ResponseBody::passing(body))
@@ -49,6 +53,11 @@ impl<B: Body<Data = Bytes>> HandlerResponse<B> {
             Err(ReadError::Failed) => {
                 let problem = Problem::ResponseBroken;
                 tracing::error!(event = problem.code(), "idempotency");
+                let problem = if is_protected {
+                    problem
+                } else {
+                    Problem::Unprotected
+                };
                 let broken = settings.problem_response(problem);
                 return Self {
                     verdict: Verdict::Release,
@@ -172,7 +181,7 @@ mod tests {
             .body(Full::new(Bytes::new()))
             .unwrap();
         let settings = Settings::default();
-        let handled = HandlerResponse::read(response.clone(), &settings).await;
+        let handled = HandlerResponse::read(response.clone(), &settings, true).await;
         assert_eq!(
             handled
                 .outcome(&settings, &AcceptedCodings::default())
@@ -201,7 +210,7 @@ mod tests {
             .header("trailer", "checksum")
             .body(trailed("abc", ("checksum", "17")))
             .unwrap();
-        let handled = HandlerResponse::read(response, &settings).await;
+        let handled = HandlerResponse::read(response, &settings, true).await;
         let outcome = handled.outcome(&settings, &AcceptedCodings::default());
         assert_eq!(
             outcome.unwrap(),
@@ -227,7 +236,7 @@ mod tests {
             ("x", Verdict::Release),
         ] {
             let response = Response::new(trailed("abc", ("grpc-status", status)));
-            let handled = HandlerResponse::read(response, &Settings::default()).await;
+            let handled = HandlerResponse::read(response, &Settings::default(), true).await;
             assert_eq!(handled.verdict, verdict, "{status}");
         }
     }
@@ -242,7 +251,7 @@ mod tests {
             ..Settings::default()
         };
         let whole = Response::new(Full::new(Bytes::from_static(b"abcd")));
-        let handled = HandlerResponse::read(whole, &settings).await;
+        let handled = HandlerResponse::read(whole, &settings, true).await;
         assert!(
             handled
                 .outcome(&settings, &AcceptedCodings::default())
@@ -254,7 +263,7 @@ mod tests {
                 Ok::<_, std::io::Error>(Frame::data(Bytes::from_static(piece.as_bytes())))
             });
             let body = StreamBody::new(futures_util::stream::iter(frames));
-            let handled = HandlerResponse::read(Response::new(body), &settings).await;
+            let handled = HandlerResponse::read(Response::new(body), &settings, true).await;
             assert_eq!(
                 handled
                     .outcome(&settings, &AcceptedCodings::default())
@@ -274,7 +283,7 @@ mod tests {
             ..Settings::default()
         };
         let response = Response::new(Full::new(Bytes::from_static(b"ab")));
-        let handled = HandlerResponse::read(response, &settings).await;
+        let handled = HandlerResponse::read(response, &settings, true).await;
         let outcome = handled.outcome(&settings, &AcceptedCodings::default());
         assert_eq!(outcome, Err(Omission::NotSerializable));
     }

@@ -104,7 +104,11 @@ impl IdempotencyLayer {
     ///
     /// `{name}` stands for one segment, `{name+}` or `{*name}` at the end for one or more. A method that a
     /// route names needs no place among the `methods`. The route's template names the
-    /// [operation](Self::operation), where nothing else knows one.
+    /// [operation](Self::operation), where nothing else knows one. In a nested axum router, a route that
+    /// matches none of the whole path may match what is left of it, and names no operation then.
+    ///
+    /// Declare it before the API goes live: records under another template aren't found, and their retries
+    /// run again.
     ///
     /// ```
     /// # use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy};
@@ -141,6 +145,9 @@ impl IdempotencyLayer {
     /// The fingerprint holds method, concrete path and query in any case, so one key on two paths
     /// of one operation is a mismatch, never a replay of the other's answer. An empty name is
     /// answered with a 500.
+    ///
+    /// Set it before the API goes live: records under another operation aren't found, and their retries
+    /// run again.
     pub fn operation<F>(mut self, operation: F) -> Self
     where
         F: Fn(&Parts) -> String + Send + Sync + 'static,
@@ -160,7 +167,8 @@ impl IdempotencyLayer {
     /// response, and the event `hook_failed` is logged. Outside Lambda nothing but the hook's own
     /// timeouts limits its time. It must have no effect that may not be repeated. The body is as
     /// the handler made it, in its `Content-Encoding`.
-    /// `Idempotent-Replayed` is set after it; a `Content-Length` goes where it changes the body.
+    /// `Idempotent-Replayed` is set after it. Where it changes the body, a `Content-Length` goes, and so do
+    /// all trailers but those of gRPC, which tell of the call.
     ///
     /// ```
     /// use bytes::Bytes;

@@ -85,6 +85,11 @@ pub(super) fn uri(parts: &Parts) -> &Uri {
     &parts.uri
 }
 
+/// Gives what a nested axum router has left of the path; `None` outside of one.
+pub(super) fn nested_path(parts: &Parts) -> Option<&str> {
+    Some(parts.uri.path()).filter(|path| *path != uri(parts).path())
+}
+
 /// Gives the template that the gateway or axum matched. Where the gateway's route covers many
 /// operations, the router behind it may have the template of one operation.
 pub(super) fn matched_template(parts: &Parts) -> Option<&str> {

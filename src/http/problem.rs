@@ -55,6 +55,7 @@ pub(super) enum Problem {
     Unreadable,
     Failed,
     ResponseBroken,
+    Unprotected,
     Misconfigured,
 }
 
@@ -95,6 +96,15 @@ impl Problem {
             Error::Unreadable(_) => Self::Unreadable,
             Error::Failed(_) => Self::Failed,
             Error::Key(_) | Error::Write(_) => Self::Misconfigured,
+        }
+    }
+
+    /// Makes the problem of an obstacle to a run that has begun. Where nothing protected it, and it may
+    /// have had its effect, a retry may repeat that.
+    pub(super) fn of_run(obstacle: &Obstacle, is_protected: bool) -> Self {
+        match obstacle {
+            Error::OutcomeUnknown(_) | Error::TimedOut if !is_protected => Self::Unprotected,
+            obstacle => Self::of(obstacle),
         }
     }
 
@@ -146,7 +156,7 @@ impl Problem {
             Self::KeyEmpty => (400, "key-empty", "The idempotency key is empty",
                 "Send a value that names this one request, a UUID for example."),
             Self::KeyTooLong => (400, "key-too-long", "The idempotency key is too long",
-                "Send at most 255 characters, or fewer where this API says so: a UUID, or a hash."),
+                "Send a shorter one: a UUID, or a hash."),
             Self::KeyRepeated => (400, "key-repeated", "There is more than one idempotency key",
                 "Send the header once, with one value. A key that holds a comma must stand in double quotes."),
             Self::KeyParameters => (400, "key-parameters", "The idempotency key has parameters",
@@ -198,7 +208,7 @@ impl Problem {
             Self::ConditionFailed => (409, "condition-failed", "The request can't be carried out now",
                 "What it depends on has changed. None of its writes was made."),
             Self::NotCommitted => (503, "not-committed", "The request could not be carried out",
-                "None of its writes was made. Retry with the same key."),
+                "None of its writes was made. Retry it as it is."),
             Self::OutcomeUnknown => (503, "outcome-unknown", "It is not known whether the request was carried out",
                 "Retry with the same key: it is carried out once, and its answer comes then."),
             Self::Unreadable => (500, "unreadable", "The record of an earlier attempt can't be read",
@@ -207,6 +217,8 @@ impl Problem {
                 "A retry with this key is answered in the same way. Send a new request with a new key."),
             Self::ResponseBroken => (500, "response-broken", "The answer broke off",
                 "The request may have taken effect. Retry with the same key."),
+            Self::Unprotected => (500, "unprotected", "It is not known whether the request was carried out",
+                "No record protects it, so a retry may carry it out a second time. Look before you send it again."),
             Self::Misconfigured => (500, "misconfigured", "The idempotency layer is misconfigured",
                 "Nothing was done now. Ask the operator of this API."),
         }

@@ -31,14 +31,15 @@ pub(super) async fn replay<B: Body<Data = Bytes>>(
     accepted: &AcceptedCodings,
     request: Option<Box<Parts>>,
 ) -> Result<Response<ResponseBody<B>>, Problem> {
-    let (response, trailers) = stored(replayed, accepted)?;
+    let (response, mut trailers) = stored(replayed, accepted)?;
     let replay = replayed.replay();
     let response = match (&settings.on_replay, request) {
         (Some(hook), Some(request)) => {
             // After the deadline nobody takes the answer, whatever becomes of a handler.
             let left = once.remaining();
             let limit = left.map(|left| left.saturating_sub(REPLY_TIME));
-            Box::pin(changed(hook, (*request, response, replay), limit)).await
+            let replayed = (*request, response, replay);
+            Box::pin(changed(hook, replayed, &mut trailers, limit)).await
         }
         _ => response,
     };

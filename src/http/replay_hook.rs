@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Response;
-use http::header::CONTENT_LENGTH;
+use http::header::{CONTENT_LENGTH, TRAILER};
 use http::request::Parts;
+use http::{HeaderMap, Response};
 use tokio::time::Instant;
 
 use crate::engine::Replay;
@@ -16,19 +16,27 @@ pub(super) type ReplayHook = Hook<Input, Response<Bytes>>;
 
 type Input = (Parts, Response<Bytes>, Replay);
 
-/// Changes a response. After an error, a panic, or no answer within `limit`, it is the stored one.
+/// Changes a response. After an error, a panic, or no answer within `limit`, it is the stored one. Of the
+/// stored trailers, a changed body has those of gRPC: they tell of the call.
 pub(super) async fn changed(
     hook: &ReplayHook,
     replayed: Input,
+    trailers: &mut HeaderMap,
     limit: Option<Duration>,
 ) -> Response<Bytes> {
     let stored = replayed.1.clone();
     let until = limit.and_then(|limit| Instant::now().checked_add(limit));
     let problem = match hook.answer(replayed, until).await {
         Ok(mut changed) => {
-            // The stored length is that of the stored body.
+            // The stored length is that of the stored body, and so is a checksum in its trailers.
             if changed.body() != stored.body() {
                 changed.headers_mut().remove(CONTENT_LENGTH);
+                changed.headers_mut().remove(TRAILER);
+                let all = std::mem::take(trailers);
+                let of_grpc = all
+                    .iter()
+                    .filter(|(name, _)| name.as_str().starts_with("grpc-"));
+                trailers.extend(of_grpc.map(|(name, value)| (name.clone(), value.clone())));
             }
             return changed;
         }
@@ -59,7 +67,8 @@ mod tests {
         };
         let limit = Some(Duration::from_millis(50));
         let hook = ReplayHook::new(hook, false);
-        let changed = changed(&hook, (request, response, replay), limit).await;
+        let replayed = (request, response, replay);
+        let changed = changed(&hook, replayed, &mut HeaderMap::new(), limit).await;
         let (parts, body) = changed.into_parts();
         let length = parts.headers.get(CONTENT_LENGTH);
         let length = length.map(|value| value.to_str().unwrap().to_owned());

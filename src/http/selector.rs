@@ -138,12 +138,14 @@ impl Selector {
         matches!(self.0, Place::Json(_) | Place::Closure(_))
     }
 
-    /// Takes the token from a request. `pattern` is the route's path as it was declared or matched.
+    /// Takes the token from a request. `pattern` is the route's path as it was declared or matched,
+    /// `nested` what a nested router has left of the request's, where that is what it matches.
     pub(super) fn token(
         &self,
         strict: bool,
         parts: &Parts,
         pattern: Option<&str>,
+        nested: Option<&str>,
         body: &[u8],
     ) -> Result<Option<String>, Problem> {
         let token = match &self.0 {
@@ -155,9 +157,11 @@ impl Selector {
             Place::PathParameter(name) => {
                 let segment = pattern.and_then(|path| route::position(path, name));
                 let segment = segment.ok_or(Problem::Misconfigured)?;
-                let segment = segment.of(path(parts));
+                // Counted from the end, it is the same in the whole path, which a gateway may have decoded.
+                let nested = nested.filter(|_| !matches!(segment, route::Position::FromEnd(_)));
+                let segment = segment.of(nested.unwrap_or_else(|| path(parts)));
                 segment.map(|segment| {
-                    if is_decoded(parts) {
+                    if nested.is_none() && is_decoded(parts) {
                         segment.to_owned()
                     } else {
                         decoded(segment)

@@ -13,7 +13,7 @@ use http::header::{HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
-use tower::Service;
+use tower::{Service, ServiceExt};
 use tracing::Instrument;
 
 use super::handler_response::HandlerResponse;
@@ -77,9 +77,15 @@ where
             let response = self.inner.call(Request::from_parts(parts, body));
             return Box::pin(async { Ok(response.await?.map(ResponseBody::passing)) });
         };
-        // The clone is not ready, the original is: that one goes.
+        // The clone is not ready, the original is: that one goes, unless the request may wait for another
+        // attempt. A ready service may keep others from being so.
         let clone = self.inner.clone();
-        let inner = std::mem::replace(&mut self.inner, clone);
+        let ready = std::mem::replace(&mut self.inner, clone);
+        let inner = if self.once.waits() {
+            self.inner.clone()
+        } else {
+            ready
+        };
         let settings = Arc::clone(&self.settings);
         let once = self.once.clone();
         Box::pin(protect(once, settings, inner, route, parts, body))
@@ -135,8 +141,10 @@ where
     match answered {
         Ok(response) => Ok(response),
         Err(Unanswered::Handler(error)) => Err(error),
-        Err(Unanswered::Problem(Problem::KeyMissing)) => Ok(refuse(&settings, &route, absence)),
-        Err(Unanswered::Problem(problem)) => Ok(refuse(&settings, &route, problem)),
+        Err(Unanswered::Problem(Problem::KeyMissing, _)) => Ok(refuse(&settings, &route, absence)),
+        Err(Unanswered::Problem(problem, status)) => {
+            Ok(stated(refuse(&settings, &route, problem), status))
+        }
     }
 }
 
@@ -159,18 +167,19 @@ clone_fields!([B] OwnResponse<B> { read });
 /// Says why there is no response of the handler's.
 enum Unanswered<E> {
     Handler(E),
-    Problem(Problem),
+    /// With the protection that its run lacked.
+    Problem(Problem, Option<&'static str>),
 }
 
 impl<E> From<Obstacle> for Unanswered<E> {
     fn from(obstacle: Obstacle) -> Self {
-        Self::Problem(Problem::of(&obstacle))
+        Self::Problem(Problem::of(&obstacle), None)
     }
 }
 
 impl<E> From<Problem> for Unanswered<E> {
     fn from(problem: Problem) -> Self {
-        Self::Problem(problem)
+        Self::Problem(problem, None)
     }
 }
 
@@ -197,7 +206,23 @@ where
             return Ok(replay(&once, &settings, &replayed, &accepted, Some(head)).await?);
         }
     };
+    // It is ready already, unless the request may have waited for another attempt.
+    if let Some(Err(error)) = within(times.map(|times| times.end), inner.ready()).await {
+        ending(times, async { drop(run.not_started().await) }).await;
+        return Err(Unanswered::Handler(error));
+    }
     run = Box::pin(run.in_time(times)).await?;
+    let is_protected = run.claim().is_protected();
+    let unprotected = (!is_protected && !once.is_observing()).then_some("unprotected");
+    let obstructed = |obstacle| {
+        let problem = Problem::of_run(&obstacle, is_protected);
+        // A client must not send that one again by itself, whatever the engine observes.
+        let is_unprotected = problem == Problem::Unprotected;
+        Unanswered::Problem(
+            problem,
+            unprotected.or(is_unprotected.then_some("unprotected")),
+        )
+    };
     let (mut parts, body) = request.into_parts();
     parts.extensions.insert(run.claim().clone());
     let own_response = parts.extensions.remove::<OwnResponse<RB>>();
@@ -208,10 +233,12 @@ where
     // The call itself is inside, too: a handler may panic before it returns its future.
     let handling = async {
         let response = inner.call(request).await?;
-        Ok(if once.is_passive() {
-            HandlerResponse::passing(response, &settings)
+        // Without protection nothing is stored, but the answer's end may say that nothing is to be written.
+        let has_writes = run.claim().collected().count_of(|_| true) > 0;
+        Ok(if is_protected || (has_writes && !once.is_passive()) {
+            HandlerResponse::read(response, &settings, is_protected).await
         } else {
-            HandlerResponse::read(response, &settings).await
+            HandlerResponse::passing(response, &settings)
         })
     };
     let handling = AssertUnwindSafe(Box::pin(handling)).catch_unwind();
@@ -223,9 +250,7 @@ where
             ending(times, run.panicked()).await;
             resume_unwind(panic);
         }
-        None => {
-            return Err(run.timed_out(times).await.into());
-        }
+        None => return Err(obstructed(run.timed_out(times).await)),
     };
     if let Err(error) = &response {
         once.log_error(run.claim(), error);
@@ -251,26 +276,29 @@ where
         Ok(Ended::Replay(replayed)) => {
             return Ok(replay(&once, &settings, &replayed, &accepted, head).await?);
         }
-        Ok(Ended::Done) => None,
         Ok(Ended::Unrecorded(_)) => Some("unrecorded"),
-        Ok(Ended::Unprotected) if once.is_observing() => None,
-        Ok(Ended::Unprotected) => Some("unprotected"),
+        Ok(Ended::Done | Ended::Unprotected) => unprotected,
         // The handler's own answer to its condition. The claim is released, so nothing is stored.
         Err(refused @ Error::Refused(_)) => {
             let read = own_response.map_or(read_own as fn(_) -> _, |own| own.read);
             return match read(refused) {
-                Ok(response) => Ok(response.map(ResponseBody::passing)),
-                Err(refused) => Err(Unanswered::Handler(read_own(refused)?)),
+                Ok(response) => Ok(stated(response.map(ResponseBody::passing), unprotected)),
+                Err(refused) => Err(read_own(refused).map_or_else(obstructed, Unanswered::Handler)),
             };
         }
-        Err(obstacle) => return Err(obstacle.into()),
+        Err(obstacle) => return Err(obstructed(obstacle)),
     };
-    let mut response = response.map_err(Unanswered::Handler)?.response;
+    let response = response.map_err(Unanswered::Handler)?.response;
+    Ok(stated(response, status))
+}
+
+/// States in a response which protection it lacks.
+fn stated<B>(mut response: Response<B>, status: Option<&'static str>) -> Response<B> {
     if let Some(status) = status {
         let headers = response.headers_mut();
         headers.insert(STATUS, HeaderValue::from_static(status));
     }
-    Ok(response)
+    response
 }
 
 /// Binds the engine to the invocation and the route.

@@ -11,7 +11,7 @@ use http::{Method, Response};
 
 use crate::engine::settings::OnMissingKey;
 use crate::http::fingerprint::Compared;
-use crate::http::operation::{label, matched_template, operation, path};
+use crate::http::operation::{label, matched_template, nested_path, operation, path};
 use crate::http::problem::{Problem, ProblemDetails};
 use crate::http::replay_hook::ReplayHook;
 use crate::http::route::Route;
@@ -89,6 +89,9 @@ pub struct Settings {
     /// Default: none, because proxies and clients change headers between retries. Of a repeated
     /// header the last value alone counts where `lambda_http` or a load balancer
     /// [drops the others](super#key-repeated).
+    ///
+    /// Set it before the API goes live: a record that was written without it is a mismatch for a retry
+    /// of the same request.
     pub fingerprint_headers: Vec<HeaderName>,
     /// The fields of a JSON body that are left out of the fingerprint, such as `/sent_at` and
     /// `/meta/trace`: they may differ between retries; a pointer to the whole body changes nothing.
@@ -96,6 +99,9 @@ pub struct Settings {
     ///
     /// A retry that differs there is answered with the outcome of the first request, so leave out
     /// nothing that changes what the request does.
+    ///
+    /// Set it before the API goes live: a record that was written without it is a mismatch for a retry
+    /// of the same request.
     ///
     /// ```
     /// # use lambda_idempotency::{Idempotency, http::IdempotencyLayer, store::MemoryStore};
@@ -160,6 +166,8 @@ impl fmt::Debug for Settings {
 pub(super) struct GuardedRoute {
     /// The place of the declared route among the layer's; `None` where none matches.
     declared: Option<usize>,
+    /// The declared route matches what a nested router has left of the path.
+    is_nested: bool,
     /// The template of one operation, where the gateway, axum or a declared route has one.
     pub(super) template: Option<String>,
 }
@@ -172,19 +180,25 @@ impl Settings {
             return None;
         }
         let template = matched_template(parts);
-        let (method, path) = (&parts.method, path(parts));
+        let method = &parts.method;
         let is_listed = self.methods.contains(method);
-        let mut routes = self.routes.iter().enumerate();
-        let declared = routes.find(|(_, (route, _))| {
-            (is_listed || route.method.is_some()) && route.matches(method, template, path)
-        });
-        let route = declared.map(|(_, (route, _))| route);
-        let policy = declared.map_or(&self.other_routes, |(_, (_, policy))| policy);
-        let is_guarded = is_listed || declared.is_some();
-        (is_guarded && !policy.is_off).then(|| GuardedRoute {
-            declared: declared.map(|(index, _)| index),
-            template: template.or_else(|| route?.template()).map(str::to_owned),
-        })
+        let find = |template: Option<&str>, path: &str| {
+            self.routes.iter().position(|(route, _)| {
+                (is_listed || route.method.is_some()) && route.matches(method, template, path)
+            })
+        };
+        let whole = find(template, path(parts));
+        let nested = nested_path(parts).filter(|_| whole.is_none());
+        let nested = nested.and_then(|path| find(None, path));
+        // Two nested routers may have the same route, so that it names no operation.
+        let route = whole.and_then(|index| self.routes.get(index));
+        let guarded = GuardedRoute {
+            declared: whole.or(nested),
+            is_nested: nested.is_some(),
+            template: template.or_else(|| route?.0.template()).map(str::to_owned),
+        };
+        let is_guarded = is_listed || guarded.declared.is_some();
+        (is_guarded && !self.policy(&guarded).is_off).then_some(guarded)
     }
 
     fn declared(&self, route: &GuardedRoute) -> Option<&(Route, RoutePolicy)> {
@@ -210,7 +224,8 @@ impl Settings {
             Some(selector) => {
                 let declared = self.declared(route).map(|(route, _)| route.path.as_str());
                 let pattern = declared.or(route.template.as_deref());
-                selector.token(self.strict, parts, pattern, body)?
+                let nested = route.is_nested.then(|| parts.uri.path());
+                selector.token(self.strict, parts, pattern, nested, body)?
             }
         };
         let Some(token) = token else {

@@ -4,7 +4,7 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 
 use super::{TYPES, seconds, *};
 
-const ALL: [Problem; 32] = [
+const ALL: [Problem; 33] = [
     Problem::KeyMissing,
     Problem::KeyEmpty,
     Problem::KeyTooLong,
@@ -38,6 +38,7 @@ const ALL: [Problem; 32] = [
     Problem::Unreadable,
     Problem::Failed,
     Problem::ResponseBroken,
+    Problem::Unprotected,
     Problem::Misconfigured,
 ];
 
@@ -159,6 +160,7 @@ fn a_client_is_told_when_to_come_again_where_that_helps() {
         (Problem::TooLate, Some("1")),
         (Problem::StoreUnavailable, Some("5")),
         (Problem::OutcomeUnknown, Some("5")),
+        (Problem::Unprotected, None),
         (Problem::Mismatch, None),
         (Problem::Failed, None),
     ] {

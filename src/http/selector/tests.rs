@@ -10,7 +10,7 @@ fn parts(uri: &str) -> Parts {
 }
 
 fn token(selector: &Selector, body: &str) -> Option<String> {
-    let found = selector.token(false, &parts("/"), None, body.as_bytes());
+    let found = selector.token(false, &parts("/"), None, None, body.as_bytes());
     found.unwrap()
 }
 
@@ -27,7 +27,13 @@ fn a_value_of_the_body_is_the_token() {
     ] {
         assert_eq!(token(&id, body).as_deref(), expected, "{body}");
     }
-    let bytes = id.token(false, &parts("/"), None, b"{\"event\": {\"id\": \"\xff\"}}");
+    let bytes = id.token(
+        false,
+        &parts("/"),
+        None,
+        None,
+        b"{\"event\": {\"id\": \"\xff\"}}",
+    );
     assert_eq!(bytes, Ok(None));
 }
 
@@ -52,14 +58,20 @@ fn a_body_without_a_key_is_told_from_one_that_is_not_json() {
 #[test]
 fn a_body_that_an_expression_cannot_read_is_refused() {
     let id = Selector::jmespath("id").unwrap();
-    let found = id.token(false, &parts("/"), None, br#"{"id": 7, "a": "\ud83d"}"#);
+    let found = id.token(
+        false,
+        &parts("/"),
+        None,
+        None,
+        br#"{"id": 7, "a": "\ud83d"}"#,
+    );
     assert_eq!(found, Err(Problem::BodyNotJson));
 }
 
 #[test]
 fn a_parameter_is_taken_from_the_path_and_decoded() {
     let find = |name: &str, pattern, path| {
-        Selector::path_parameter(name).token(false, &parts(path), pattern, b"")
+        Selector::path_parameter(name).token(false, &parts(path), pattern, None, b"")
     };
     for (name, pattern, path, expected) in [
         ("id", "/orders/{id}", "/orders/17", "17"),

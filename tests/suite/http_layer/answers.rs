@@ -10,10 +10,15 @@ use http::header::HeaderValue;
 use http_body_util::{Full, StreamBody};
 use lambda_http::Body;
 use lambda_idempotency::Claim;
+use lambda_idempotency::http::IdempotencyLayer;
 
 use super::api::{Api, Call, Door, answer, place_order};
+use super::outcomes::stored_for_a_day;
 use crate::on_each_server;
 use crate::support::Server;
+
+/// With server errors released, and stored.
+const LAYERS: [fn(IdempotencyLayer) -> IdempotencyLayer; 2] = [|layer| layer, stored_for_a_day];
 
 on_each_server!(a_retry_gets_status_headers_and_body_byte_for_byte);
 async fn a_retry_gets_status_headers_and_body_byte_for_byte(server: Server) {
@@ -112,17 +117,19 @@ async fn a_body_refused_with_a_400_may_be_corrected_under_the_same_key(server: S
 
 on_each_server!(a_handlers_error_reaches_the_caller_and_the_retry_runs);
 async fn a_handlers_error_reaches_the_caller_and_the_retry_runs(server: Server) {
-    let handler = |run, request| async move {
-        if run == 1 {
-            Err("no warehouse")?;
-        }
-        place_order(run, request).await
-    };
-    let api = Api::new(&server, handler).await;
-    let call = Door::Http.post("k-1");
-    let error = api.try_send(&call).await.unwrap_err();
-    assert_eq!(error.to_string(), "no warehouse");
-    assert_eq!(api.send(&call).await.text(), "order 2");
+    for layer in LAYERS {
+        let handler = |run, request| async move {
+            if run == 1 {
+                Err("no warehouse")?;
+            }
+            place_order(run, request).await
+        };
+        let api = Api::configured(&server, |once| once, layer, handler).await;
+        let call = Door::Http.post("k-1");
+        let error = api.try_send(&call).await.unwrap_err();
+        assert_eq!(error.to_string(), "no warehouse");
+        assert_eq!(api.send(&call).await.text(), "order 2");
+    }
 }
 
 on_each_server!(a_panic_goes_on_and_the_retry_runs);
@@ -142,23 +149,25 @@ async fn a_panic_goes_on_and_the_retry_runs(server: Server) {
 
 on_each_server!(an_answer_that_breaks_off_becomes_a_500_and_the_retry_runs);
 async fn an_answer_that_breaks_off_becomes_a_500_and_the_retry_runs(server: Server) {
-    let handler = |run, _| async move {
-        let chunk = |text| Ok(http_body::Frame::data(Bytes::from_static(text)));
-        let rest = if run == 1 {
-            Err(IoError::other("disk gone"))
-        } else {
-            chunk(b"whole")
+    for layer in LAYERS {
+        let handler = |run, _| async move {
+            let chunk = |text| Ok(http_body::Frame::data(Bytes::from_static(text)));
+            let rest = if run == 1 {
+                Err(IoError::other("disk gone"))
+            } else {
+                chunk(b"whole")
+            };
+            Ok(Response::new(StreamBody::new(futures_util::stream::iter(
+                [chunk(b"the "), rest],
+            ))))
         };
-        Ok(Response::new(StreamBody::new(futures_util::stream::iter(
-            [chunk(b"the "), rest],
-        ))))
-    };
-    let api = Api::new(&server, handler).await;
-    let call = Door::Http.post("k-1");
-    api.send(&call).await.assert_problem(500, "response-broken");
-    assert_eq!(api.send(&call).await.text(), "the whole");
-    assert_eq!(api.send(&call).await.text(), "the whole");
-    assert_eq!(api.runs(), 2);
+        let api = Api::configured(&server, |once| once, layer, handler).await;
+        let call = Door::Http.post("k-1");
+        api.send(&call).await.assert_problem(500, "response-broken");
+        assert_eq!(api.send(&call).await.text(), "the whole");
+        assert_eq!(api.send(&call).await.text(), "the whole");
+        assert_eq!(api.runs(), 2);
+    }
 }
 
 on_each_server!(a_large_answer_is_kept_whole_up_to_what_an_item_takes);

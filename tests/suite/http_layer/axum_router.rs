@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode};
-use axum::routing::post;
+use axum::routing::{post, put};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use lambda_idempotency::dynamodb::DynamoDbStore;
-use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy, path};
+use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy, Selector, path};
 use lambda_idempotency::store::MemoryStore;
-use lambda_idempotency::{Claim, Idempotency};
-use tower::ServiceExt;
+use lambda_idempotency::{Claim, Idempotency, Key};
+use tower::{Layer, ServiceExt};
 
 use super::api::Door;
 use crate::on_each_server;
@@ -190,4 +190,47 @@ async fn a_handler_extracts_its_claim() {
 fn the_path_of_a_plain_request_is_its_own() {
     let (parts, ()) = Request::post("/orders?x=1").body(()).unwrap().into_parts();
     assert_eq!(path(&parts), "/orders");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_declared_route_matches_what_a_nested_router_has_left_of_the_path() {
+    for is_service in [false, true] {
+        let once = Idempotency::builder(MemoryStore::new()).namespace("shop");
+        let once = once.build().unwrap();
+        let by_id = RoutePolicy::required().key_from(Selector::path_parameter("id"));
+        let layer = IdempotencyLayer::unscoped(once.clone())
+            .route("POST /orders", RoutePolicy::required())
+            .unwrap()
+            .route("PUT /orders/{id}/{rest+}", by_id)
+            .unwrap()
+            .other_routes(RoutePolicy::off());
+        let runs = Arc::new(AtomicUsize::new(0));
+        let order = move |claim: Claim| {
+            let run = runs.fetch_add(1, Ordering::SeqCst) + 1;
+            async move { format!("{run}, {}", claim.key_hash()) }
+        };
+        let orders: Router = Router::new()
+            .route("/orders", post(order.clone()))
+            .route("/orders/{id}/{*rest}", put(order));
+        let router: Router = if is_service {
+            Router::new().nest_service("/api", layer.layer(orders))
+        } else {
+            Router::new().nest("/api", orders.layer(layer))
+        };
+        for (method, path, run, token) in [
+            ("POST", "/api/orders", 1, "k-1"),
+            ("POST", "/api/orders", 1, "k-1"),
+            ("PUT", "/api/orders/7/a", 2, "7"),
+            ("PUT", "/api/orders/7/a", 2, "7"),
+            ("PUT", "/api/orders/8/a", 3, "8"),
+        ] {
+            let request = Request::builder().method(method).uri(path);
+            let request = request.header("idempotency-key", "k-1");
+            let answer = router.clone().oneshot(request.body(Body::empty()).unwrap());
+            let body = answer.await.unwrap().into_body().collect().await.unwrap();
+            let id = once.record_id(&Key::new(format!("{method} {path}"), token));
+            let expected = format!("{run}, {}", id.unwrap().hash());
+            assert_eq!(body.to_bytes(), expected, "{is_service}: {method} {path}");
+        }
+    }
 }

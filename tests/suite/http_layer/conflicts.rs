@@ -16,10 +16,11 @@ use lambda_idempotency::http::IdempotencyLayer;
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::{self, FaultyStore, ManualClock};
 use lambda_idempotency::{
-    AtDeadline, Builder, Idempotency, OnCrash, OnStoreUnavailable, Unrecorded,
+    AtDeadline, Builder, Idempotency, InFlight, OnCrash, OnStoreUnavailable, Unrecorded,
 };
 use tokio::sync::Notify;
 use tokio::time::timeout;
+use tower::limit::ConcurrencyLimit;
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::api::{Api, Call, Door, Failure, answer, cut_off_at_work, place_order};
@@ -101,34 +102,6 @@ async fn the_invocations_deadline_ends_the_claim(server: Server) {
         gate.open.notify_one();
         assert_eq!(first.await.unwrap().status, 201);
     }
-}
-
-on_each_server!(a_deadline_earlier_than_the_engine_leaves_the_configured_lease);
-async fn a_deadline_earlier_than_the_engine_leaves_the_configured_lease(server: Server) {
-    let (gate, api) = Gate::with(&server, |once| {
-        once.settings(|settings| settings.max_retry_after = Duration::from_hours(1))
-    })
-    .await;
-    // As `cargo lambda watch` sends it.
-    let mut context = lambda_http::Context::default();
-    context.deadline = 600_000;
-    let call = Door::Http.post("k-1").context(context);
-
-    let first = api.spawn(&call);
-    let begun = timeout(Duration::from_secs(30), gate.begun.notified());
-    begun.await.expect("the handler runs");
-    let refused = api.send(&call).await;
-    refused.assert_problem(409, "in-flight");
-    let wait = refused.retry_after().unwrap();
-    assert!((841..=901).contains(&wait), "{wait}");
-
-    gate.open.notify_one();
-    let first = first.await.unwrap();
-    assert_eq!(first.status, 201);
-    let retry = api.send(&call).await;
-    assert!(retry.is_replayed());
-    assert_eq!(retry.body, first.body);
-    assert_eq!(api.runs(), 1);
 }
 
 on_each_server!(of_many_requests_at_once_one_runs);
@@ -392,4 +365,34 @@ async fn a_slow_store_behind_a_handler_that_panicked_does_not_hold_the_panic_up(
     let answer = AssertUnwindSafe(api.oneshot(request())).catch_unwind();
     let told = timeout(Duration::from_secs(2), answer).await;
     assert!(told.unwrap().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_duplicate_that_waits_keeps_no_other_request_from_the_handler() {
+    let once = Idempotency::builder(MemoryStore::new()).namespace("orders");
+    let once = once
+        .in_flight(InFlight::WaitUpTo(Duration::from_mins(1)))
+        .clock(VirtualClock);
+    let orders = service_fn(|request: Request<_>| async move {
+        if request.headers()["idempotency-key"] == "k-1" {
+            tokio::time::sleep(Duration::from_secs(9)).await;
+        }
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+    });
+    let layer = IdempotencyLayer::unscoped(once.build().unwrap());
+    let api = layer.layer(ConcurrencyLimit::new(orders, 2));
+    let send = |key: &str| {
+        let request = Request::post("/orders").header("idempotency-key", key);
+        let request = request.body(Full::<Bytes>::default()).unwrap();
+        api.clone().oneshot(request)
+    };
+    let other = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        timeout(Duration::from_secs(2), send("k-2")).await
+    };
+    let (first, duplicate, other) = tokio::join!(send("k-1"), send("k-1"), other);
+    let is_replayed = |answer: &Response<_>| answer.headers().contains_key("idempotent-replayed");
+    let answers = [first, duplicate].map(|answer| is_replayed(&answer.unwrap()));
+    assert_ne!(answers[0], answers[1], "one ran, the other waited for it");
+    assert!(!is_replayed(&other.expect("in time").unwrap()));
 }

@@ -1,7 +1,6 @@
 //! The parts of a request that are compared, by setting.
 
 use http::header::HeaderName;
-use lambda_idempotency::Pointer;
 use lambda_idempotency::http::IdempotencyLayer;
 
 use super::api::{Api, Door, place_order};
@@ -62,25 +61,6 @@ async fn fields_that_are_left_out_may_differ_between_retries(server: Server) {
     ] {
         api.send(&call(other)).await.assert_problem(422, "mismatch");
     }
-}
-
-#[test]
-fn a_pointer_that_cannot_be_meant_stops_the_start_up() {
-    for pointer in ["sent_at", "#/sent_at", "/a~2"] {
-        let error = pointer.parse::<Pointer>().unwrap_err().to_string();
-        assert!(error.contains("it starts with `/`"), "{error}");
-    }
-}
-
-on_each_server!(a_pointer_to_the_whole_body_leaves_nothing_out);
-async fn a_pointer_to_the_whole_body_leaves_nothing_out(server: Server) {
-    let without = |layer: IdempotencyLayer| {
-        layer.settings(|settings| settings.fingerprint_without = vec!["".parse().unwrap()])
-    };
-    let api = Api::configured(&server, |once| once, without, place_order).await;
-    let call = |body| Door::Http.post("k-1").json(body);
-    assert_eq!(api.send(&call("1")).await.status, 201);
-    api.send(&call("2")).await.assert_problem(422, "mismatch");
 }
 
 /// A form as clients send it: the boundary is another one in each request.

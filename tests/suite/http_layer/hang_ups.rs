@@ -9,23 +9,35 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
 use http::HeaderMap;
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::http::IdempotencyLayer;
+use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::{AtDeadline, Builder, Idempotency, InFlight, Key};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, timeout};
+use tower::ServiceExt;
+use tower_http::timeout::TimeoutLayer;
 
 use super::api::{Api, Door, Failure, answer};
 use crate::on_each_server;
 use crate::support::{Begun, Fault, Proxy, Server, VirtualClock};
+
+macro_rules! in_real_time {
+    ($name:ident) => {
+        on_each_server!($name, start_paused = false);
+    };
+}
 
 /// Longer than anything here takes. Sockets are waited for in real time.
 const LONG: Duration = Duration::from_mins(1);
@@ -171,10 +183,7 @@ fn assert_overloaded(answer: &str) {
     assert!(answer.contains(r#""code":"overloaded""#), "{answer}");
 }
 
-on_each_server!(
-    a_client_that_hangs_up_while_the_handler_runs_is_given_its_answer_on_the_retry,
-    start_paused = false
-);
+in_real_time!(a_client_that_hangs_up_while_the_handler_runs_is_given_its_answer_on_the_retry);
 async fn a_client_that_hangs_up_while_the_handler_runs_is_given_its_answer_on_the_retry(
     server: Server,
 ) {
@@ -189,10 +198,7 @@ async fn a_client_that_hangs_up_while_the_handler_runs_is_given_its_answer_on_th
     assert_eq!(shop.runs(), 1);
 }
 
-on_each_server!(
-    a_client_that_hangs_up_while_the_completion_is_sent_is_given_its_answer_on_the_retry,
-    start_paused = false
-);
+in_real_time!(a_client_that_hangs_up_while_the_completion_is_sent_is_given_its_answer_on_the_retry);
 async fn a_client_that_hangs_up_while_the_completion_is_sent_is_given_its_answer_on_the_retry(
     server: Server,
 ) {
@@ -210,10 +216,7 @@ async fn a_client_that_hangs_up_while_the_completion_is_sent_is_given_its_answer
     assert_eq!(shop.runs(), 1);
 }
 
-on_each_server!(
-    a_timeout_outside_of_the_layer_leaves_the_run_going,
-    start_paused = false
-);
+in_real_time!(a_timeout_outside_of_the_layer_leaves_the_run_going);
 async fn a_timeout_outside_of_the_layer_leaves_the_run_going(server: Server) {
     let gate = Arc::new(Semaphore::new(0));
     let shop = Shop::open(server.store().await, |once| once, &gate).await;
@@ -225,10 +228,7 @@ async fn a_timeout_outside_of_the_layer_leaves_the_run_going(server: Server) {
     assert_eq!(shop.runs(), 1);
 }
 
-on_each_server!(
-    a_request_beyond_the_limit_is_a_503_and_claims_nothing,
-    start_paused = false
-);
+in_real_time!(a_request_beyond_the_limit_is_a_503_and_claims_nothing);
 async fn a_request_beyond_the_limit_is_a_503_and_claims_nothing(server: Server) {
     let gate = Arc::new(Semaphore::new(0));
     let one = |once: Builder| once.settings(|settings| settings.detached_limit = NonZeroU32::MIN);
@@ -250,10 +250,7 @@ async fn a_request_beyond_the_limit_is_a_503_and_claims_nothing(server: Server) 
     assert_eq!((shop.runs(), other.runs()), (1, 1));
 }
 
-on_each_server!(
-    a_duplicate_whose_client_hung_up_waits_no_longer,
-    start_paused = false
-);
+in_real_time!(a_duplicate_whose_client_hung_up_waits_no_longer);
 async fn a_duplicate_whose_client_hung_up_waits_no_longer(server: Server) {
     let proxy = Proxy::before(&server).await;
     let store = DynamoDbStore::new(proxy.server().client(), server.idempotency_table().await);
@@ -279,10 +276,7 @@ async fn a_duplicate_whose_client_hung_up_waits_no_longer(server: Server) {
     assert_eq!(shop.runs(), 1);
 }
 
-on_each_server!(
-    draining_waits_for_the_run_of_a_client_that_hung_up,
-    start_paused = false
-);
+in_real_time!(draining_waits_for_the_run_of_a_client_that_hung_up);
 async fn draining_waits_for_the_run_of_a_client_that_hung_up(server: Server) {
     let gate = Arc::new(Semaphore::new(0));
     let shop = Shop::open(server.store().await, |once| once, &gate).await;
@@ -300,10 +294,7 @@ async fn draining_waits_for_the_run_of_a_client_that_hung_up(server: Server) {
     assert_eq!((shop.runs(), next.runs()), (1, 0));
 }
 
-on_each_server!(
-    a_panic_of_the_handler_ends_the_connection_and_releases_the_claim,
-    start_paused = false
-);
+in_real_time!(a_panic_of_the_handler_ends_the_connection_and_releases_the_claim);
 async fn a_panic_of_the_handler_ends_the_connection_and_releases_the_claim(server: Server) {
     let gate = Arc::new(Semaphore::new(2));
     let shop = Shop::open(server.store().await, |once| once, &gate).await;
@@ -315,10 +306,7 @@ async fn a_panic_of_the_handler_ends_the_connection_and_releases_the_claim(serve
     assert!(!retry.contains("idempotent-replayed"), "{retry}");
 }
 
-on_each_server!(
-    the_lease_of_a_server_is_renewed_while_its_handler_runs,
-    start_paused = false
-);
+in_real_time!(the_lease_of_a_server_is_renewed_while_its_handler_runs);
 async fn the_lease_of_a_server_is_renewed_while_its_handler_runs(server: Server) {
     let gate = Arc::new(Semaphore::new(0));
     let renewed = |once: Builder| once.renewed_lease(LONG);
@@ -368,4 +356,30 @@ async fn an_invocation_whose_future_is_dropped_leaves_its_key_to_the_next_one(se
     let retry = api.send(&call).await;
     assert_eq!((retry.status.as_u16(), api.runs()), (201, 2));
     assert!(!retry.is_replayed());
+}
+
+/// Under the timeouts of `docs/recipes/servers.md`.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_stops_in_its_body_is_answered() {
+    let once = Idempotency::builder(MemoryStore::new()).namespace("shop");
+    let once = once.clock(VirtualClock).build().unwrap();
+    let (handled, uploaded) = (LONG / 4, LONG);
+    let router = Router::new()
+        .route("/charges", post(|| async { StatusCode::CREATED }))
+        .layer(TimeoutLayer::with_status_code(
+            StatusCode::GATEWAY_TIMEOUT,
+            handled,
+        ))
+        .layer(IdempotencyLayer::unscoped(once.clone()))
+        .layer(TimeoutLayer::with_status_code(
+            StatusCode::REQUEST_TIMEOUT,
+            uploaded,
+        ));
+    let half = stream::iter([Ok::<_, Failure>(Bytes::from_static(b"{"))]);
+    let half = Body::from_stream(half.chain(stream::pending()));
+    let request = http::Request::post("/charges").header("idempotency-key", "k-1");
+    let answer = router.oneshot(request.body(half).unwrap());
+    let answer = timeout(2 * LONG, answer).await.expect("in time");
+    assert_eq!(answer.unwrap().status(), StatusCode::REQUEST_TIMEOUT);
+    assert_eq!(once.drain(Duration::ZERO).await, 0);
 }

@@ -5,10 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::Response;
-use http_body::Frame;
-use http_body_util::StreamBody;
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy};
 use lambda_idempotency::testing::ManualClock;
@@ -20,7 +16,7 @@ use crate::on_each_server;
 use crate::secrets::Log;
 use crate::support::{Fault, Proxy, Server, VirtualClock};
 
-fn stored_for_a_day(layer: IdempotencyLayer) -> IdempotencyLayer {
+pub(super) fn stored_for_a_day(layer: IdempotencyLayer) -> IdempotencyLayer {
     layer.settings(|settings| settings.store_server_errors = Some(Duration::from_hours(24)))
 }
 
@@ -36,40 +32,6 @@ async fn server_errors_are_stored_too_where_the_setting_says_so(server: Server) 
         assert_eq!(retry.status, status);
         assert_eq!(retry.is_replayed(), is_stored, "{status}");
     }
-}
-
-on_each_server!(an_answer_that_breaks_off_is_not_stored_by_that_setting);
-async fn an_answer_that_breaks_off_is_not_stored_by_that_setting(server: Server) {
-    let handler = |run, _| async move {
-        let piece = |text| Ok(Frame::data(Bytes::from_static(text)));
-        let end = if run == 1 {
-            Err(IoError::other("disk gone"))
-        } else {
-            piece(b"whole")
-        };
-        Ok(Response::new(StreamBody::new(futures_util::stream::iter(
-            [piece(b"the "), end],
-        ))))
-    };
-    let api = Api::configured(&server, |once| once, stored_for_a_day, handler).await;
-    let call = Door::Http.post("k-1");
-    api.send(&call).await.assert_problem(500, "response-broken");
-    let retry = api.send(&call).await;
-    assert!(!retry.is_replayed());
-    assert_eq!(retry.text(), "the whole");
-}
-
-on_each_server!(a_handlers_own_error_is_not_stored_by_that_setting);
-async fn a_handlers_own_error_is_not_stored_by_that_setting(server: Server) {
-    let handler = |run, _| async move {
-        if run == 1 {
-            Err("no warehouse")?;
-        }
-        Ok(answer(201, ""))
-    };
-    let api = Api::configured(&server, |once| once, stored_for_a_day, handler).await;
-    api.try_send(&Door::Http.post("k-1")).await.unwrap_err();
-    assert_eq!(api.send(&Door::Http.post("k-1")).await.status, 201);
 }
 
 #[tokio::test(start_paused = true)]

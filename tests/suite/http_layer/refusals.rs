@@ -3,14 +3,17 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use aws_sdk_dynamodb::types::{AttributeValue, Put};
 use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, StreamBody};
+use http_body_util::{BodyExt, Full, Limited, StreamBody};
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy};
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::ManualClock;
-use lambda_idempotency::{Idempotency, InFlight, Key, OnStoreUnavailable, Unrecorded, Verdict};
+use lambda_idempotency::{
+    AtDeadline, Builder, Claim, Idempotency, InFlight, Key, OnStoreUnavailable, Unrecorded, Verdict,
+};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::api::{Api, Door, Failure, answer, cut_off_at_work, place_order};
@@ -130,6 +133,76 @@ async fn an_answer_without_protection_says_so() {
     }
 }
 
+on_each_server!(a_refusal_after_an_unprotected_run_says_so_and_whether_a_retry_may_repeat_it);
+async fn a_refusal_after_an_unprotected_run_says_so_and_whether_a_retry_may_repeat_it(
+    server: Server,
+) {
+    let proxy = Proxy::before(&server).await;
+    let table = server.idempotency_table().await;
+    let business = server.table_with_key("business", "id").await;
+    // Without a key, switched off, and only observing.
+    for (is_off, observes, key) in [
+        (false, false, None),
+        (true, false, Some("k-1")),
+        (false, true, Some("k-1")),
+    ] {
+        let store = DynamoDbStore::new(proxy.server().client(), &table);
+        let business = business.clone();
+        let place = move |run, request: lambda_http::Request| {
+            let order = AttributeValue::S("order".to_owned());
+            let put = Put::builder().table_name(&business).item("id", order);
+            let written = request.extensions().get::<Claim>().unwrap().write(put);
+            async move {
+                written?;
+                place_order(run, request).await
+            }
+        };
+        let api = Api::on(
+            store,
+            |once| {
+                let once = once.lease(Duration::from_secs(2));
+                once.disabled(is_off).observe(observes)
+            },
+            |layer| layer.other_routes(RoutePolicy::optional()),
+            place,
+        );
+        proxy.repeat("TransactWriteItems", Fault::LoseReply, 500);
+        let unknown = api.send(&Door::Http.post(key)).await;
+        unknown.assert_problem(500, "unprotected");
+        assert_eq!(unknown.header("idempotency-status"), Some("unprotected"));
+        assert_eq!(unknown.retry_after(), None);
+
+        proxy.forget();
+        proxy.inject("TransactWriteItems", Fault::DENY);
+        let denied = api.send(&Door::Http.post(key)).await;
+        denied.assert_problem(503, "not-committed");
+        assert_eq!(
+            denied.header("idempotency-status"),
+            (!observes).then_some("unprotected")
+        );
+        assert_eq!(denied.retry_after(), Some(5));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unprotected_run_that_is_ended_at_its_deadline_may_have_had_its_effect() {
+    let unreachable = Server::behind("http://127.0.0.1:1".to_owned()).client();
+    let hanging =
+        |_, _| std::future::pending::<Result<http::Response<lambda_http::Body>, Failure>>();
+    let api = Api::on(
+        DynamoDbStore::new(unreachable, "t"),
+        |once| once.settings(|settings| settings.at_deadline = AtDeadline::End),
+        |layer| layer.other_routes(RoutePolicy::optional()),
+        hanging,
+    );
+    let mut context = lambda_http::Context::default();
+    context.deadline = VirtualClock::deadline(Duration::from_secs(2));
+    let ended = api.send(&Door::Http.post(None).context(context)).await;
+    ended.assert_problem(500, "unprotected");
+    assert_eq!(ended.header("idempotency-status"), Some("unprotected"));
+    assert_eq!(ended.retry_after(), None);
+}
+
 on_each_server!(an_answer_that_was_recorded_says_nothing_and_one_that_was_not_says_so);
 async fn an_answer_that_was_recorded_says_nothing_and_one_that_was_not_says_so(server: Server) {
     let proxy = Proxy::before(&server).await;
@@ -153,8 +226,8 @@ on_each_server!(a_claim_that_comes_too_late_is_a_503_and_nothing_runs);
 async fn a_claim_that_comes_too_late_is_a_503_and_nothing_runs(server: Server) {
     let proxy = Proxy::before(&server).await;
     let store = DynamoDbStore::new(proxy.server().client(), server.idempotency_table().await);
-    let short = |once: lambda_idempotency::Builder| {
-        once.lease(Duration::ZERO)
+    let short = |once: Builder| {
+        once.lease(Duration::from_millis(1))
             .settings(|settings| settings.skew_margin = Duration::ZERO)
     };
     let api = Api::on(store, short, |layer| layer, place_order);
@@ -169,8 +242,7 @@ on_each_server!(a_key_that_used_up_its_attempts_is_a_409_without_retry_after);
 async fn a_key_that_used_up_its_attempts_is_a_409_without_retry_after(server: Server) {
     let store = server.store().await;
     let clock = ManualClock::default();
-    let once =
-        |once: lambda_idempotency::Builder| once.clock(clock.clone()).max_attempts(NonZeroU32::MIN);
+    let once = |once: Builder| once.clock(clock.clone()).max_attempts(NonZeroU32::MIN);
     let call = Door::Http.post("k-1");
     cut_off_at_work(store.clone(), once, &call).await;
     clock.advance(Duration::from_hours(1));
@@ -240,4 +312,33 @@ async fn a_body_that_breaks_off_is_a_400_and_nothing_runs() {
         send("idempotency-key", vec![chunk(), chunk()]).await,
         (201, Bytes::from("ran"))
     );
+}
+
+/// As `RequestBodyLimitLayer` outside passes a body on that comes in pieces.
+#[tokio::test(start_paused = true)]
+async fn a_body_over_the_limit_of_a_layer_outside_is_a_413() {
+    let once = Idempotency::builder(MemoryStore::new()).namespace("shop");
+    let layer = IdempotencyLayer::unscoped(once.build().unwrap());
+    let limited = || {
+        let pieces = ["too", "long"].map(|piece| Ok::<_, Failure>(Bytes::from(piece)));
+        let pieces = futures_util::stream::iter(pieces);
+        Limited::new(axum::body::Body::from_stream(pieces), 5)
+    };
+    let request = || http::Request::post("/orders").header("idempotency-key", "k-1");
+    let routed = layer.layer(service_fn(|_: http::Request<axum::body::Body>| async {
+        Ok::<_, Failure>(http::Response::new(Full::<Bytes>::default()))
+    }));
+    let routed = routed.oneshot(request().body(axum::body::Body::new(limited())).unwrap());
+    let boxed = layer.layer(service_fn(
+        |_: http::Request<UnsyncBoxBody<Bytes, Failure>>| async {
+            Ok::<_, Failure>(http::Response::new(Full::<Bytes>::default()))
+        },
+    ));
+    let boxed = boxed.oneshot(request().body(limited().boxed_unsync()).unwrap());
+    for answer in [routed.await, boxed.await] {
+        let (parts, body) = answer.unwrap().into_parts();
+        assert_eq!(parts.status, 413);
+        let problem = body.collect().await.unwrap().to_bytes();
+        assert!(String::from_utf8_lossy(&problem).contains("body-too-large"));
+    }
 }

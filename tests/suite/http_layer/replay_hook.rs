@@ -4,14 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Response;
+use http::header::{HeaderName, HeaderValue};
 use http::request::Parts;
+use http::{HeaderMap, Response};
+use http_body_util::{BodyExt, Full};
 use lambda_idempotency::http::IdempotencyLayer;
+use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::ManualClock;
-use lambda_idempotency::{AtDeadline, Builder, Replay};
+use lambda_idempotency::{AtDeadline, Builder, Idempotency, Replay};
 use tokio::sync::Notify;
+use tower::{Layer, ServiceExt, service_fn};
 
-use super::api::{Api, Door, answer, place_order};
+use super::api::{Api, Door, Failure, answer, place_order};
 use crate::on_each_server;
 use crate::secrets::Log;
 use crate::support::{Server, VirtualClock};
@@ -170,4 +174,31 @@ async fn a_successors_answer_goes_through_the_hook_too(server: Server) {
     let replayed = first.await.unwrap();
     assert_eq!(replayed.text(), "order 1, renewed for a after 2");
     assert!(replayed.is_replayed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_body_has_none_of_the_stored_trailers_but_those_of_grpc() {
+    let stored = ["checksum", "grpc-status"];
+    for (body, expected) in [("stored", &stored[..]), ("fresh", &stored[1..])] {
+        let once = Idempotency::builder(MemoryStore::new()).namespace("shop");
+        let layer = IdempotencyLayer::unscoped(once.build().unwrap())
+            .on_replay(move |_, _, _| async move { Answer::Ok(answer_of(body)) });
+        let api = layer.layer(service_fn(move |_: http::Request<Full<Bytes>>| {
+            let trailers = stored.map(HeaderName::from_static);
+            let trailers = trailers.map(|name| (name, HeaderValue::from_static("0")));
+            let trailers = Some(Ok(HeaderMap::from_iter(trailers)));
+            let body = Full::new(Bytes::from("stored"));
+            let body = body.with_trailers(std::future::ready(trailers));
+            std::future::ready(Ok::<_, Failure>(Response::new(body)))
+        }));
+        for expected in [&stored[..], expected] {
+            let request = http::Request::post("/orders").header("idempotency-key", "k-1");
+            let answer = api.clone().oneshot(request.body(Full::default()).unwrap());
+            let answered = answer.await.unwrap().into_body().collect().await.unwrap();
+            let names = answered.trailers().unwrap().keys();
+            let mut names: Vec<_> = names.map(HeaderName::as_str).collect();
+            names.sort_unstable();
+            assert_eq!(names, expected, "{body}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ use futures_util::{StreamExt, stream};
 use http::Response;
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody};
-use lambda_idempotency::http::IdempotencyLayer;
+use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy};
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::{Idempotency, Verdict};
 use tower::{Layer, ServiceExt, service_fn};
@@ -88,26 +88,44 @@ async fn a_handler_may_have_a_streamed_answer_run_again(server: Server) {
     }
 }
 
-/// An event stream that never ends reaches the client at its first event.
+/// A stream that never ends reaches the client at its first event. Returns that one.
+async fn first_event(
+    layer: &IdempotencyLayer,
+    content_type: &'static str,
+    header: &'static str,
+) -> Bytes {
+    let api = layer.layer(service_fn(
+        move |_: http::Request<Full<Bytes>>| async move {
+            let first = stream::iter([Ok::<_, Failure>(Frame::data(Bytes::from("data: 1\n\n")))]);
+            let body = StreamBody::new(first.chain(stream::pending()));
+            let response = Response::builder().header("content-type", content_type);
+            Ok::<_, Failure>(response.body(Box::pin(body))?)
+        },
+    ));
+    let request = http::Request::post("/watch").header(header, "k-1");
+    let answer = api.oneshot(request.body(Full::default()).unwrap());
+    let answer = tokio::time::timeout(Duration::from_secs(5), answer);
+    let mut body = answer.await.expect("in time").unwrap().into_body();
+    body.frame().await.unwrap().unwrap().into_data().unwrap()
+}
+
+fn unscoped() -> IdempotencyLayer {
+    let once = Idempotency::builder(MemoryStore::new()).namespace("shop");
+    IdempotencyLayer::unscoped(once.build().unwrap())
+}
+
 #[tokio::test(start_paused = true)]
 async fn server_sent_events_are_not_waited_for_and_are_logged() {
     let (log, _capture) = Log::capture();
-    let once = Idempotency::builder(MemoryStore::new()).namespace("shop");
-    let layer = IdempotencyLayer::unscoped(once.build().unwrap());
-    let api = layer.layer(service_fn(|_: http::Request<Full<Bytes>>| async {
-        let first = stream::iter([Ok::<_, Failure>(Frame::data(Bytes::from("data: 1\n\n")))]);
-        let body = StreamBody::new(first.chain(stream::pending()));
-        let response =
-            Response::builder().header("content-type", "text/event-stream; charset=utf-8");
-        Ok::<_, Failure>(response.body(Box::pin(body))?)
-    }));
-    let request = http::Request::post("/watch").header("idempotency-key", "k-1");
-    let answer = api.oneshot(request.body(Full::default()).unwrap());
-    let answer = tokio::time::timeout(Duration::from_secs(5), answer)
-        .await
-        .unwrap();
-    let mut body = answer.unwrap().into_body();
-    let frame = body.frame().await.unwrap().unwrap();
-    assert_eq!(frame.into_data().unwrap(), "data: 1\n\n");
+    let content_type = "text/event-stream; charset=utf-8";
+    let first = first_event(&unscoped(), content_type, "idempotency-key").await;
+    assert_eq!(first, "data: 1\n\n");
     assert!(log.text().contains("streamed"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_answer_without_a_key_is_waited_for() {
+    let layer = unscoped().other_routes(RoutePolicy::optional());
+    let first = first_event(&layer, "application/x-ndjson", "x-key").await;
+    assert_eq!(first, "data: 1\n\n");
 }
