@@ -26,12 +26,12 @@ mod builder;
 #[cfg(any(feature = "batch", feature = "invoke"))]
 pub(crate) mod source_retention;
 
-#[cfg(feature = "batch")]
+#[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
 use crate::engine::settings::InFlight;
 #[cfg(feature = "http")]
 use crate::engine::settings::OnMissingKey;
 #[cfg(feature = "batch")]
-use crate::engine::{Batch, Place};
+use crate::engine::{Batch, Place, events};
 pub use crate::idempotency::builder::Builder;
 
 /// Runs handlers so that a request which comes twice takes effect once.
@@ -94,18 +94,24 @@ impl Idempotency {
     /// In a Lambda handler, `invocation` (feature `lambda`) does it. The layers of this crate do so
     /// by themselves.
     ///
-    /// A deadline earlier than this engine was built, by its own clock, isn't the end of the
-    /// invocation (`cargo lambda watch` sends such a deadline). The engine ignores it, warns once,
-    /// and its claims last for the configured [`lease`](Builder::lease).
+    /// A deadline that has passed and is earlier than this engine was built, by its own clock, isn't
+    /// the end of the invocation (`cargo lambda watch` sends such a deadline). The engine ignores it,
+    /// warns once, and its claims last for the configured [`lease`](Builder::lease), or are
+    /// [renewed](Builder::renewed_lease).
     #[must_use]
     pub fn deadline(&self, deadline: SystemTime) -> Self {
         let Engine {
+            clock,
             deadlines,
             settings,
             ..
         } = &*self.engine;
-        let deadline = deadlines.known(deadline.into(), settings.lease);
-        self.with(|options| options.deadline = deadline)
+        self.with(|options| {
+            options.deadline = None;
+            let renewed = settings.lease_to_renew(options);
+            let lease = renewed.unwrap_or(settings.lease);
+            options.deadline = deadlines.known(deadline.into(), clock.now(), lease);
+        })
     }
 
     /// Binds the engine to this invocation and its [deadline](Self::deadline).
@@ -201,8 +207,8 @@ impl Idempotency {
         self.engine.settings.work_goes_on(&self.options)
     }
 
-    #[cfg(feature = "batch")]
     /// Tells whether a call waits while another attempt is in flight.
+    #[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
     pub(crate) fn waits(&self) -> bool {
         self.engine.settings.in_flight != InFlight::FailFast
     }
@@ -239,6 +245,16 @@ impl Idempotency {
     /// When the key can't be used.
     pub fn record_id(&self, key: &Key) -> Result<RecordId, KeyError> {
         self.engine.record_id(key)
+    }
+
+    /// Reports a message that asks for something else than the one of its batch which has the same key:
+    /// no claim of it was tried.
+    #[cfg(feature = "batch")]
+    pub(crate) fn mismatched(&self, operation: &str, record: &RecordId) {
+        let Engine {
+            meters, namespace, ..
+        } = &*self.engine;
+        events::mismatched(&meters.of(namespace.as_str(), operation), operation, record);
     }
 
     /// Begins a request and gives a run, or the outcome of an earlier one. For work that is not a

@@ -28,6 +28,14 @@ pub enum BuildError {
         /// The setting: `retention` or `failure_retention`.
         setting: &'static str,
     },
+    /// The time of every attempt would be over before it begins.
+    #[error(
+        "`{setting}` is zero, so that no request would ever run: give it more than the longest request takes{}", see!("no-lease")
+    )]
+    NoLease {
+        /// The setting: `lease`, `renewed_lease` or `max_duration`.
+        setting: &'static str,
+    },
     /// The store can't be used as it is set up. The text says what to correct.
     #[error("{}{}", .0, see!("store-settings"))]
     Store(String),

@@ -67,8 +67,9 @@ impl Answer {
 /// - [`load`](Self::load) is strongly consistent: it sees every write that was answered before it
 ///   began.
 /// - Each call answers by `deadline`, with [`StoreError::Timeout`] if need be. One that was not
-///   sent by then, for want of a connection say, is answered with [`StoreError::NotSent`], and so
-///   is a call whose deadline has passed: it says nothing of the store.
+///   sent by then is answered with [`StoreError::NotSent`], and so is a call whose deadline has
+///   passed: it says nothing of the store. One that a full pool gave no connection may be
+///   [`StoreError::Throttled`].
 /// - An error leaves it open whether a write applied. Sending the same write again is always safe:
 ///   its owner shows whether it has applied.
 /// - Nothing is deleted, except by a sweep of records past their `expiration`. The time of the

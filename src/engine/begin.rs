@@ -68,7 +68,8 @@ impl Engine {
         if self.disabled {
             return self.begin_disabled(&key, &options);
         }
-        if options.deadline.is_none() {
+        let is_renewed = self.settings.lease_to_renew(&options).is_some();
+        if options.deadline.is_none() && !is_renewed {
             self.deadlines.missing(self.settings.lease);
         }
         let request = self.request(&key, fingerprint, options);
@@ -151,7 +152,7 @@ impl Engine {
             started_at,
             found,
         };
-        let earlier = self.record_in_the_way(&request, &attempt);
+        let earlier = self.record_in_the_way(&request, &attempt, self.clock.now());
         if let Some(record) = earlier.inspect_err(refused)? {
             return self.replay(request, record, false).await.map(Begun::Replay);
         }
@@ -165,7 +166,6 @@ impl Engine {
             Some(until),
             Some(unwritten),
         );
-        request.meter.count(Count::Executions);
         let end = request.options.store_end();
         Ok(Begun::Run(self.run(
             claim,

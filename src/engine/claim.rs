@@ -108,7 +108,9 @@ impl Claim {
 
     /// Makes a key for an effect outside: the same in every attempt, process and version, for the
     /// same key and effect name. Only an operator who has a completed request run again can give it
-    /// new ones (`idempotency rerun --keys new`).
+    /// new ones (`idempotency rerun --keys new`). Runs without protection (the kill switch, observe
+    /// mode, `FailOpen`) don't read the record and derive the first keys: rerun only while protection
+    /// is on and `FailOpen` is off.
     ///
     /// Hand it to a provider that honours idempotency keys, and an attempt that has to be repeated
     /// after a crash is recognised there. 64 lower-case hex digits, which fit Stripe's

@@ -314,7 +314,6 @@ impl Engine {
         // An open transaction among them holds the record's place, and a connection that the read may
         // wait for.
         drop(claim.collected().close());
-        request.meter.count(Count::Failures);
         let keys = self.derived_keys(claim);
         if claim.derived_generation().is_some()
             && let Ok(found) = self.look(request).await
@@ -336,16 +335,13 @@ impl Engine {
             // An open transaction among them holds the record's place.
             writes.clear();
         }
-        if matches!(disposition, Disposition::Release(_)) {
-            request.meter.count(Count::Failures);
-        }
         let keys = self.derived_keys(claim);
-        let met = claim.unwritten().and_then(Unwritten::take_met);
-        if met.is_some() {
-            attempt.found = met;
-            // The record that the transaction met counts, whatever error the handler made of it.
+        if let Some((found, met_at)) = claim.unwritten().and_then(Unwritten::take_met) {
+            attempt.found = Some(found);
+            // The record counts as it was when the transaction met it, whatever error the handler made of
+            // it.
             if !matches!(disposition, Disposition::Complete(_)) {
-                let record = self.record_in_the_way(&request, &attempt);
+                let record = self.record_in_the_way(&request, &attempt, met_at);
                 let record = record.inspect_err(|error| events::refused(&request, error));
                 if let Some(record) = record.transpose() {
                     self.compare_keys(&request, &attempt, keys);
@@ -355,6 +351,11 @@ impl Engine {
                         .map(Ended::Replay);
                 }
             }
+        }
+        // A handler that outlived its lease, or its deadline, needs time to commit, too.
+        if request.options.deadline.is_none() || self.settings.work_goes_on(&request.options) {
+            let least = self.clock.now() + self.settings.store_timeout;
+            attempt.until = attempt.until.max(least);
         }
         let earlier = match disposition {
             Disposition::Complete(outcome) => {
@@ -372,6 +373,12 @@ impl Engine {
                 let applied = self.apply(&request, attempt, keys, failure, Vec::new());
                 match applied.await {
                     Ok(Applied::Replay(record)) => Some(record),
+                    // The key is another attempt's, or the failure was found under keys that are derived
+                    // no more: the caller may not take it for the end.
+                    Err(error @ Error::InFlight { .. }) => {
+                        events::refused(&request, &error);
+                        return Err(error);
+                    }
                     // It is counted where it is reported.
                     Ok(Applied::Sent(Err(
                         Uncommitted::Refused(_) | Uncommitted::NotCommitted(_),
@@ -389,7 +396,7 @@ impl Engine {
                 let looked = self.look(&request).await.map(|found| {
                     attempt.found = found;
                     self.compare_keys(&request, &attempt, keys);
-                    self.record_in_the_way(&request, &attempt)
+                    self.record_in_the_way(&request, &attempt, self.clock.now())
                 });
                 match looked {
                     Ok(Ok(earlier)) => earlier,
@@ -407,13 +414,14 @@ impl Engine {
         }
     }
 
-    /// Returns the final record that was found; `None` where the attempt may write its own.
+    /// Returns the record that was found, where it is final at this time; `None` where the attempt may
+    /// write its own.
     pub(super) fn record_in_the_way(
         &self,
         request: &Request,
         attempt: &Unclaimed,
+        now: EpochMillis,
     ) -> Result<Option<Box<Record>>, Obstacle> {
-        let now = self.clock.now();
         let asking = Asking::new(&attempt.owner, request.fingerprint.as_ref(), now);
         match decide(attempt.found.as_ref(), asking, &self.settings.rules()) {
             Decision::Create | Decision::TakeOver { .. } => Ok(None),
@@ -444,12 +452,6 @@ impl Engine {
             mut found,
             ..
         } = attempt;
-        // A handler that outlived its deadline needs time to commit, too.
-        let until = if self.settings.work_goes_on(&request.options) {
-            until.max(self.clock.now() + self.settings.store_timeout)
-        } else {
-            until
-        };
         let mut has_silent = false;
         for round in 0..MAX_ROUNDS {
             let now = self.clock.now();

@@ -8,6 +8,8 @@ use crate::engine::Request;
 use crate::engine::error::{Error, Obstacle, Uncommitted};
 use crate::engine::fence::{Fence, Hold};
 use crate::engine::metrics::Count;
+#[cfg(feature = "batch")]
+use crate::engine::metrics::Meter;
 use crate::engine::request::Seen;
 use crate::protocol::key::{KeyError, RecordId};
 use crate::protocol::record::{Completion, Record, RecordWrite, Status, StoredOutcome};
@@ -60,13 +62,21 @@ pub(super) fn refused(request: &Request, error: &Obstacle) {
     }
 }
 
+/// Reports a message whose key an earlier one of its batch has used for something else.
+#[cfg(feature = "batch")]
+pub(crate) fn mismatched(meter: &Meter, operation: &str, key: &RecordId) {
+    meter.count(Count::Mismatches);
+    tracing::warn!(event = "mismatch", operation, %key, "idempotency");
+}
+
 /// Reports a request whose key can't be used, so that no record has its id.
 pub(super) fn unusable(operation: &str, error: &KeyError) {
     let event = error.code();
     tracing::warn!(event, operation, "idempotency");
 }
 
-fn refusal(error: &Obstacle) -> Option<Count> {
+/// Names what a refusal is counted as.
+pub(super) fn refusal(error: &Obstacle) -> Option<Count> {
     Some(match error {
         Error::InFlight { .. } => Count::InFlight,
         Error::Mismatch => Count::Mismatches,

@@ -9,7 +9,7 @@
 //!
 //! | counter | counts |
 //! |---|---|
-//! | `idempotency_executions` | claims: handler runs, and those without time for one |
+//! | `idempotency_executions` | claims: handler runs, and those without time for one; without a claim, runs whose end is neither a replay nor refused |
 //! | `idempotency_replays` | duplicates that got an earlier outcome or failure |
 //! | `idempotency_in_flight` | duplicates that met a running attempt |
 //! | `idempotency_mismatches` | keys reused with another payload |
@@ -25,7 +25,7 @@
 //! | `idempotency_unprotected` | handler runs without a claim |
 //! | `idempotency_unreadable` | records that can't be understood |
 //! | `idempotency_side_effect_duplicates` | effects that their provider knew (`Claim::duplicate_at_provider`) |
-//! | `idempotency_store_errors` | claims, completions and releases that the store refused or didn't answer |
+//! | `idempotency_store_errors` | claims, renewals, completions, transactions and releases that the store refused or didn't answer |
 //!
 //! A store of [`Window::lossy`](crate::window::Window::lossy) has two of its own, without labels: the counter
 //! `idempotency_lossy_drops`, messages that it took for duplicates without being certain, and the gauge

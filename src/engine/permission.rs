@@ -36,7 +36,9 @@ impl Permission {
     pub(super) fn claim(&self, now: EpochMillis) -> Option<ClaimRight<'_>> {
         let due = self.trial_at.load(Ordering::Relaxed);
         let next = (now + PAUSE).0;
-        if due != GRANTED && (now.0 < due || !self.replace(due, next)) {
+        // A clock that was put back leaves a trial later than any caller's pause, which is due.
+        let is_early = now.0 < due && due <= (now + PAUSE + PAUSE).0;
+        if due != GRANTED && (is_early || !self.replace(due, next)) {
             return None;
         }
         let trial = (due != GRANTED).then_some(Trial { due, next });
@@ -153,5 +155,15 @@ mod tests {
         permission.granted();
         drop(trial);
         assert!(!permission.is_refused());
+    }
+
+    #[test]
+    fn a_clock_that_was_put_back_by_an_hour_delays_no_trial_by_it() {
+        let permission = Permission::default();
+        permission.refused(EpochMillis(3_601_000));
+        let runs = |ms| runs(&permission, ms);
+        assert!(runs(1_000));
+        assert!(!runs(1_000) && !runs(60_999));
+        assert!(runs(61_000));
     }
 }

@@ -10,13 +10,14 @@ use std::{fmt, mem};
 use serde::de::IgnoredAny;
 use tokio::time::Instant;
 
+use crate::engine::abandoned::OnDrop;
 use crate::engine::claim::Claim;
 use crate::engine::commit::Unclaimed;
 use crate::engine::end::Shadow;
 use crate::engine::error::{Error, Obstacle};
 use crate::engine::fence::Hold;
 use crate::engine::finish::{Disposition, Ended};
-use crate::engine::metrics::Count;
+use crate::engine::metrics::{Count, Meter};
 use crate::engine::time::{Times, ending};
 use crate::engine::{Engine, Replayed, Request, events};
 use crate::protocol::record::{NOT_STARTED, Omission};
@@ -146,7 +147,10 @@ impl Run {
                 engine.end_claimed(request, hold, claim, disposition).await
             }
             Protection::Claimless(request, attempt) => {
-                Box::pin(engine.end_claimless(request, *attempt, claim, disposition)).await
+                let meter = Arc::clone(&request.meter);
+                let has_failed = matches!(disposition, Disposition::Release(_));
+                let end = engine.end_claimless(request, *attempt, claim, disposition);
+                Box::pin(counted(&meter, has_failed, end)).await
             }
             Protection::Shadow(shadow) => {
                 Box::pin(engine.end_shadow(shadow, claim, disposition, *store_end)).await
@@ -292,6 +296,7 @@ impl Run {
                     .await;
             }
             Protection::Claimless(request, attempt) => {
+                count(&request.meter, true);
                 let engine = &self.engine;
                 let end = engine.end_claimless_crashed(&request, *attempt, &self.claim);
                 Box::pin(end).await;
@@ -300,10 +305,12 @@ impl Run {
         }
     }
 
-    /// Returns the run, unless the time of its handler is over before the work begins: a handler that
-    /// is begun then would be ended at its first await.
+    /// Returns the run, unless the time of its handler or its lease is over before the work begins: a
+    /// handler that is begun then would be ended at its first await, or run beside a successor's.
     pub(crate) async fn in_time(self, times: Option<Times>) -> Result<Self, Obstacle> {
-        if times.is_none_or(|times| Instant::now() < times.end) {
+        // Without a claim, it may commit late.
+        let has_lost = matches!(self.protection, Protection::Claimed(..)) && self.claim.is_over();
+        if times.is_none_or(|times| Instant::now() < times.end) && !has_lost {
             return Ok(self);
         }
         if let Protection::Claimed(request, _) | Protection::Claimless(request, _) =
@@ -334,12 +341,40 @@ impl Drop for Run {
                 self.engine.leave_dropped(&request, &mut hold, &self.claim);
             }
             Protection::Claimless(request, _) => {
-                request.meter.count(Count::Failures);
+                count(&request.meter, true);
                 drop(self.engine.derived_keys(&self.claim));
             }
             Protection::Shadow(_) | Protection::None => {}
         }
     }
+}
+
+/// Counts a run without a claim, whose end alone tells whether it was a duplicate.
+fn count(meter: &Meter, has_failed: bool) {
+    meter.count(Count::Executions);
+    if has_failed {
+        meter.count(Count::Failures);
+    }
+}
+
+/// Awaits the end of a run without a claim, and counts the run unless it was a duplicate.
+async fn counted(
+    meter: &Meter,
+    has_failed: bool,
+    end: impl Future<Output = Result<Ended, Obstacle>>,
+) -> Result<Ended, Obstacle> {
+    // A caller may drop the end.
+    let unless_duplicate = OnDrop::new(|| count(meter, has_failed));
+    let ended = end.await;
+    let is_duplicate = match &ended {
+        Ok(ended) => matches!(ended, Ended::Replay(_)),
+        // A refusal has a counter of its own.
+        Err(error) => events::refusal(error).is_some(),
+    };
+    if is_duplicate {
+        unless_duplicate.disarm();
+    }
+    ended
 }
 
 impl fmt::Debug for Run {

@@ -51,7 +51,8 @@ pub enum OnStoreUnavailable {
     /// charge beats a double one.
     #[default]
     FailClosed,
-    /// The handler runs unprotected. Only for a store that can't be reached: one that has answered
+    /// The handler runs unprotected, but not in the [claimless](crate::Idempotency::claimless) form,
+    /// which commits to the store. Only for a store that can't be reached: one that has answered
     /// this request in any way still fails, even if it can't be reached a moment later. A refusal
     /// (not set up, no permission), throttling, and a record of this key are answers; so is a read
     /// that found none. A record may say that a crashed attempt has had its effect, or which of its
@@ -351,7 +352,7 @@ impl Settings {
 
     /// Returns the length of a lease that is renewed; `None` where it lasts for the whole attempt:
     /// up to an invocation's deadline, for a batch, and without a claim.
-    pub(super) fn lease_to_renew(&self, options: &Options) -> Option<Duration> {
+    pub(crate) fn lease_to_renew(&self, options: &Options) -> Option<Duration> {
         let lease = self.renewed_lease?;
         let lasts = options.is_batch() || options.deadline.is_some() || options.claimless;
         (!lasts).then_some(lease.min(self.max_duration))

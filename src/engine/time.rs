@@ -13,9 +13,10 @@ const LAMBDA_VARIABLES: [&str; 2] = ["AWS_LAMBDA_FUNCTION_NAME", "AWS_LAMBDA_RUN
 
 /// Separates deadlines that an invocation of this engine can have from those that it can't.
 ///
-/// An engine is built before its first invocation begins, so every invocation ends later than that.
-/// An earlier deadline doesn't say when the invocation ends: `cargo lambda watch` sends 600000 with
-/// each event, ten minutes after 1970. Nor does a deadline of 0, which `Context::default()` has.
+/// An engine is built before its first invocation begins, so every invocation ends later than that,
+/// or later than now where the clock was put back. An earlier deadline doesn't say when the invocation
+/// ends: `cargo lambda watch` sends 600000 with each event, ten minutes after 1970. Nor does a deadline
+/// of 0, which `Context::default()` has.
 #[derive(Debug)]
 pub(crate) struct Deadlines {
     /// The time when the engine was built, by its own clock.
@@ -41,13 +42,18 @@ impl Deadlines {
         }
     }
 
-    /// Returns the deadline; `None` where it is 0, or earlier than the engine, which is warned of
-    /// the first time. Claims then last for `lease`.
-    pub(crate) fn known(&self, deadline: EpochMillis, lease: Duration) -> Option<EpochMillis> {
+    /// Returns the deadline; `None` where it is 0, or has passed and is earlier than the engine, which
+    /// is warned of the first time. Claims then last for `lease`.
+    pub(crate) fn known(
+        &self,
+        deadline: EpochMillis,
+        now: EpochMillis,
+        lease: Duration,
+    ) -> Option<EpochMillis> {
         if deadline.0 == 0 {
             return None;
         }
-        if deadline >= self.built_at {
+        if deadline >= self.built_at || deadline > now {
             return Some(deadline);
         }
         if self.warns() {
@@ -163,8 +169,9 @@ mod tests {
 
     #[test]
     fn a_deadline_of_0_is_unknown_whatever_the_clock_says() {
-        let deadlines = Deadlines::since(EpochMillis(0), false);
-        assert_eq!(deadlines.known(EpochMillis(0), LEASE), None);
+        let zero = EpochMillis(0);
+        let deadlines = Deadlines::since(zero, false);
+        assert_eq!(deadlines.known(zero, zero, LEASE), None);
         assert!(!deadlines.has_warned.into_inner());
     }
 
@@ -192,5 +199,16 @@ mod tests {
         assert_eq!(ends(10_000, Some(2_000)), (8_000, 9_000));
         assert_eq!(ends(3_000, Some(5_000)), (1_500, 2_250));
         assert_eq!(ends(0, None), (0, 0));
+    }
+
+    #[test]
+    fn where_the_clock_was_put_back_a_deadline_is_known_until_it_has_passed() {
+        let deadlines = Deadlines::since(BUILT_AT, false);
+        let deadline = BUILT_AT - Duration::from_hours(1);
+        let before = deadline - Duration::from_millis(1);
+        assert_eq!(deadlines.known(deadline, before, LEASE), Some(deadline));
+        for unknown in [deadline, EpochMillis(600_000)] {
+            assert_eq!(deadlines.known(unknown, deadline, LEASE), None);
+        }
     }
 }

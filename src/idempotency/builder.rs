@@ -83,7 +83,7 @@ impl Builder {
 
     /// Sets how long an outcome is kept. Take twice the longest redelivery: client retries, or the
     /// queue's retention and the dead-letter queue's. Default: 24 hours for HTTP, 7 days for
-    /// everything else.
+    /// everything else, unless a source redelivers for longer: 30 days for SNS.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.settings.retention = Some(retention);
         self
@@ -244,8 +244,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// When the namespace is missing (outside Lambda) or not usable, a retention is zero, or the
-    /// store can't work as it is set up: its settings contradict each other, or its client has no
+    /// When the namespace is missing (outside Lambda) or not usable, a retention, a lease or the
+    /// longest duration is zero, or the store can't work as it is set up: its settings contradict each other, or its client has no
     /// region. Nothing is sent to the store.
     pub fn build(self) -> Result<Idempotency, BuildError> {
         let checked = self.store.check();
@@ -256,6 +256,15 @@ impl Builder {
         ] {
             if retention.is_some_and(|retention| retention.is_zero()) {
                 return Err(BuildError::NoRetention { setting });
+            }
+        }
+        for (setting, time) in [
+            ("lease", Some(self.settings.lease)),
+            ("renewed_lease", self.settings.renewed_lease),
+            ("max_duration", Some(self.settings.max_duration)),
+        ] {
+            if time.is_some_and(|time| time.is_zero()) {
+                return Err(BuildError::NoLease { setting });
             }
         }
         let function = || std::env::var("AWS_LAMBDA_FUNCTION_NAME").ok();
@@ -449,6 +458,22 @@ mod tests {
         ] {
             let error = built.build().unwrap_err();
             assert_eq!(error, BuildError::NoRetention { setting });
+        }
+    }
+
+    #[test]
+    fn a_lease_of_zero_is_refused() {
+        let builder = || Builder::new(MemoryStore::new()).namespace("shop");
+        for (built, setting) in [
+            (builder().lease(Duration::ZERO), "lease"),
+            (builder().renewed_lease(Duration::ZERO), "renewed_lease"),
+            (
+                builder().settings(|settings| settings.max_duration = Duration::ZERO),
+                "max_duration",
+            ),
+        ] {
+            let error = built.build().unwrap_err();
+            assert_eq!(error, BuildError::NoLease { setting });
         }
     }
 

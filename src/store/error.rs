@@ -24,7 +24,8 @@ pub enum StoreError {
     /// was not sent. It says nothing of the store. Nothing applied.
     #[error("not sent before the deadline{}", see!("store-not-sent"))]
     NotSent,
-    /// The store is over its throughput. Nothing applied, unless an earlier send did.
+    /// The store is over its throughput, or its pool has no connection free. Nothing applied, unless an
+    /// earlier send did.
     #[error("throttled: {}{}", unlinked(.0), see!("store-throttled"))]
     Throttled(#[source] BoxError),
     /// Another write to the same place was under way. Nothing applied.

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::protocol::clock::{Clock, EpochSeconds};
+use crate::protocol::clock::{Clock, EpochMillis, EpochSeconds};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::RecordId;
 use crate::protocol::record::{Final, Found, Owner};
@@ -244,7 +244,7 @@ impl Collected {
     }
 
     /// Counts the writes that meet this condition.
-    #[cfg(any(test, feature = "dynamodb"))]
+    #[cfg(any(test, feature = "dynamodb", feature = "http"))]
     pub(crate) fn count_of(&self, condition: impl Fn(&Write) -> bool) -> usize {
         let writes = self.writes();
         writes
@@ -324,7 +324,8 @@ pub struct Unwritten {
     pub(crate) fingerprint: Option<Fingerprint>,
     pub(crate) rules: Rules,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) met: Mutex<Option<Found>>,
+    /// The record that was met last, and when.
+    pub(crate) met: Mutex<Option<(Found, EpochMillis)>>,
     /// Of the keys that the record lets the handler derive, as far as it is known.
     pub(crate) generation: AtomicU32,
 }
@@ -338,12 +339,13 @@ impl Unwritten {
     #[doc(hidden)]
     #[must_use = "the handler must not go on where this is false"]
     pub fn meet(&self, found: Found) -> bool {
-        let asking = Asking::new(&self.owner, self.fingerprint.as_ref(), self.clock.now());
+        let now = self.clock.now();
+        let asking = Asking::new(&self.owner, self.fingerprint.as_ref(), now);
         let decision = decide(Some(&found), asking, &self.rules);
         let may_go_on = matches!(decision, Decision::Create | Decision::TakeOver { .. });
         let generation = decision.key_generation(Some(&found));
         self.generation.store(generation, Ordering::Relaxed);
-        *self.met.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+        *self.met.lock().unwrap_or_else(PoisonError::into_inner) = Some((found, now));
         may_go_on
     }
 
@@ -351,8 +353,8 @@ impl Unwritten {
         self.generation.load(Ordering::Relaxed)
     }
 
-    /// Takes the record that was met last.
-    pub(crate) fn take_met(&self) -> Option<Found> {
+    /// Takes the record that was met last, and the time when it was.
+    pub(crate) fn take_met(&self) -> Option<(Found, EpochMillis)> {
         self.met
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -23,13 +23,49 @@ async fn assert_counted(name: &str, expected: u64, counting: impl Future<Output 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_without_a_claim_is_one_execution_whether_it_commits_or_fails() {
+async fn a_run_without_a_claim_is_one_execution_however_it_ends() {
     let committing = async {
         write(&claimless()).await.unwrap();
     };
     assert_counted("idempotency_executions", 1, committing).await;
     let failing = async { fail(&claimless()).await };
     assert_counted("idempotency_executions", 1, failing).await;
+    let dropping = async { drop(claimless().begin(key(), payload()).await) };
+    assert_counted("idempotency_executions", 1, dropping).await;
+}
+
+/// Each commit meets the record that the table has.
+struct Fencing;
+
+impl Script for Fencing {
+    async fn commit(
+        &self,
+        table: &MemoryStore,
+        commit: Commit<'_>,
+        deadline: Instant,
+    ) -> Result<Committed, StoreError> {
+        let id = &commit.record.unwrap().completion.id;
+        table.load(id, deadline).await.map(Committed::Fenced)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_duplicate_that_runs_without_a_claim_is_a_replay_and_no_execution() {
+    for succeeds in [true, false] {
+        // The first run has a claim.
+        for (name, expected) in [("executions", 1), ("replays", 1), ("failures", 0)] {
+            let counting = async {
+                let once = engine(Fencing);
+                let first = once.run(key(), payload(), async |_| Ok::<_, &str>(1));
+                assert_eq!(first.await.unwrap(), Outcome::Executed(1));
+                let once = once.claimless();
+                let handler = async move |_| succeeds.then_some(1).ok_or("a condition failed");
+                let again = once.run(key(), payload(), handler).await;
+                assert!(matches!(again, Ok(Outcome::Replayed(1, _))), "{again:?}");
+            };
+            assert_counted(&format!("idempotency_{name}"), expected, counting).await;
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

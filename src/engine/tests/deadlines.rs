@@ -1,6 +1,7 @@
 //! The time that each request to the store gets, seen by a store that does not answer.
 
 use super::*;
+use crate::AtDeadline;
 use crate::engine::Begun;
 use crate::engine::claim::steps::StepError;
 use crate::protocol::journal::StepState;
@@ -81,6 +82,13 @@ impl Script for Unanswering {
         }
         Ok(Committed::Applied)
     }
+}
+
+/// A text that is large also when it is compressed.
+fn large() -> String {
+    (0..50_000_u32)
+        .map(|n| (n.wrapping_mul(2_654_435_769) >> 16).to_string())
+        .collect()
 }
 
 /// A handler that takes so much of its time, and is then done, or fails.
@@ -199,9 +207,6 @@ async fn a_step_that_has_happened_is_noted_for_the_usual_time_and_one_that_has_n
 #[tokio::test(start_paused = true)]
 async fn a_large_outcome_gets_half_of_the_time_that_is_left() {
     let none = |_: &RecordWrite| false;
-    let large: String = (0..50_000_u32)
-        .map(|n| (n.wrapping_mul(2_654_435_769) >> 16).to_string())
-        .collect();
     for is_claimless in [false, true] {
         let script = Unanswering {
             keeps: false,
@@ -216,7 +221,7 @@ async fn a_large_outcome_gets_half_of_the_time_that_is_left() {
             if is_claimless {
                 claim.write(Write::new("a business write")).unwrap();
             }
-            Ok::<_, Infallible>(large.clone())
+            Ok::<_, Infallible>(large())
         };
         once.run(key(), payload(), handler).await.unwrap();
         assert_eq!(
@@ -256,4 +261,37 @@ async fn an_attempt_without_a_claim_is_the_first_and_has_the_time_of_a_claim() {
         async |claim: crate::Claim| Ok::<_, Infallible>((claim.attempt(), claim.remaining()));
     let seen = once.run(key(), payload(), handler).await.unwrap();
     assert_eq!(seen.into_inner(), (1, Some(LEASE)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_without_a_claim_that_outlived_its_time_has_the_usual_time_to_commit() {
+    for has_deadline in [false, true] {
+        for (keeps, commits, expected) in [
+            (false, true, USUAL / 2),
+            (true, false, USUAL.saturating_sub(REPLY + LEAST)),
+        ] {
+            let script = Unanswering {
+                keeps,
+                commits,
+                ..Unanswering::on(|_| false)
+            };
+            let once = bench(script, |builder| {
+                builder.settings(|settings| settings.at_deadline = AtDeadline::GoOn)
+            });
+            let bound = if has_deadline {
+                let clock = TokioClock::start();
+                once.deadline((clock.now() + LEASE).into())
+            } else {
+                once.clone()
+            };
+            let handler = async |claim: crate::Claim| {
+                sleep(2 * LEASE).await;
+                claim.write(Write::new("a business write")).unwrap();
+                Ok::<_, Infallible>(large())
+            };
+            let _ = bound.claimless().run(key(), payload(), handler).await;
+            let waited = once.store.script.waited();
+            assert_eq!(waited, [expected], "with a deadline: {has_deadline}");
+        }
+    }
 }

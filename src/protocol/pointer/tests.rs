@@ -23,7 +23,7 @@ fn what_is_no_pointer_is_refused() {
     for text in ["a", "a/b", "#/a", "$.a", "/a~", "/a~2", "/~"] {
         let error = text.parse::<Pointer>().unwrap_err().to_string();
         assert!(
-            error.contains(&format!("`{text}` is no JSON pointer")),
+            error.contains(&format!("`{text}` is no JSON pointer: it starts with `/`")),
             "{error}"
         );
     }

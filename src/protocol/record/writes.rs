@@ -228,7 +228,8 @@ pub struct Intervention {
     pub owner: Owner,
     /// The time from which TTL may delete the record.
     pub expiration: EpochSeconds,
-    /// Entries of the journal; each applies only over an older revision of the same step's.
+    /// Entries of the journal, each of a newer revision than the same step's in the record that was seen. A
+    /// store compares them where the record is held: its steps change then under the same version.
     pub steps: Journal,
     /// The end of the record.
     pub end: Ended,
