@@ -20,6 +20,7 @@ use crate::batch::report::{Fate, Reason};
 use crate::engine::REPLY_TIME;
 use crate::engine::hook::Hook;
 use crate::engine::rejection::Rejection;
+use crate::idempotency::Idempotency;
 
 /// Makes the deferral of a message, before its handler gets it. The message is deferred if it is in
 /// flight elsewhere.
@@ -77,6 +78,7 @@ impl<S: Source> Hooks<S> {
     /// are done; returns their positions.
     pub(super) async fn offer(
         &self,
+        once: &Idempotency,
         kept: &mut Kept<S>,
         fates: &mut [Fate],
         side_by_side: usize,
@@ -89,6 +91,13 @@ impl<S: Source> Hooks<S> {
         let rejected = messages.filter_map(|(position, (message, id))| {
             let (why, reason) = rejection(fates, position)?;
             let message = message.take()?;
+            // Where the hook takes it, the engine never meets it.
+            if let Reason::Mismatch {
+                operation, record, ..
+            } = reason
+            {
+                once.mismatched(operation, record);
+            }
             let (code, detail) = reason.words();
             let rejected = Rejected {
                 rejection: why,
@@ -150,7 +159,7 @@ fn rejection(fates: &[Fate], position: usize) -> Option<(Rejection, &Reason)> {
         return None;
     };
     let is_early = match reason {
-        Reason::Mismatch { leader } => !matches!(fates.get(*leader)?, Fate::Done),
+        Reason::Mismatch { leader, .. } => !matches!(fates.get(*leader)?, Fate::Done),
         _ => false,
     };
     let why = reason.rejection().filter(|_| !is_early)?;
@@ -301,7 +310,14 @@ mod tests {
     use super::*;
     use crate::batch::BodyError;
     use crate::batch::reader::tests::message;
+    use crate::protocol::key::RecordId;
     use crate::sqs::SqsEvent;
+    use crate::store::MemoryStore;
+
+    fn engine() -> Idempotency {
+        let builder = Idempotency::builder(MemoryStore::new()).namespace("shop");
+        builder.build().unwrap()
+    }
 
     /// Runs the hooks after two messages, of which the second is rejected; gives how many of them
     /// are rejected, and how many are done after it.
@@ -317,7 +333,7 @@ mod tests {
         ];
         let ids = ["m-1", "m-2"].map(str::to_owned);
         let mut kept = hooks.keep(ids.to_vec(), &messages, None);
-        hooks.offer(&mut kept, &mut fates, 1).await;
+        hooks.offer(&engine(), &mut kept, &mut fates, 1).await;
         let done = fates.iter().filter(|fate| matches!(fate, Fate::Done));
         (kept.rejected(&fates), done.count())
     }
@@ -368,7 +384,7 @@ mod tests {
             let messages = ids.each_ref().map(|id| message(id, "1"));
             let mut kept = hooks.keep(ids.to_vec(), &messages, left);
             assert_eq!(
-                hooks.offer(&mut kept, &mut fates, 1).await,
+                hooks.offer(&engine(), &mut kept, &mut fates, 1).await,
                 HashSet::from([2])
             );
             assert_eq!(kept.rejected(&fates), 1);
@@ -380,7 +396,14 @@ mod tests {
 
     #[test]
     fn a_message_that_differs_is_rejected_once_the_first_is_done() {
-        let differs = |leader| Fate::Reported(Reason::Mismatch { leader });
+        let record = RecordId::stored("charge-1").unwrap();
+        let differs = |leader| {
+            Fate::Reported(Reason::Mismatch {
+                leader,
+                operation: "charge".into(),
+                record: record.clone(),
+            })
+        };
         let fates = [
             Fate::Done,
             differs(0),

@@ -299,6 +299,9 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     ///
     /// A body that is not in its envelope is reported alone, as `bad_envelope`.
     ///
+    /// Declare it before a worker goes live: of a message that was done without it, delivered again, the
+    /// record isn't found under the envelope's key, and is a mismatch under a key of your own.
+    ///
     /// ```
     /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
     /// # use lambda_runtime::{Context, LambdaEvent};
@@ -380,6 +383,8 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     ///
     /// Take it from fields that say what the message asks for, not from the whole decoded value: a
     /// field that the type gains would make another request of each message that is delivered again.
+    /// Set it before a worker goes live, or with another key: a record that was written without it is a
+    /// mismatch for the same message.
     ///
     /// `|_, _| None` compares messages by their key alone: every message of a key that was done is a
     /// duplicate, whatever it says. That is for keys that name one piece of work for ever, such as the

@@ -252,7 +252,11 @@ where
                 return Ok(Some(*leader));
             }
             if !self.taken.contains(leader) {
-                return Err(Reason::Mismatch { leader: *leader });
+                return Err(Reason::Mismatch {
+                    leader: *leader,
+                    operation,
+                    record,
+                });
             }
         }
         let leads = (ready.position, operation, ready.fingerprint.clone());

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
@@ -13,6 +14,7 @@ use crate::engine::error::{Error, Obstacle};
 use crate::engine::rejection::Rejection;
 use crate::envelope::EnvelopeError;
 use crate::protocol::causes;
+use crate::protocol::key::RecordId;
 use crate::protocol::record::Failure;
 
 #[cfg(test)]
@@ -49,6 +51,8 @@ pub(super) enum Reason {
     /// The message in this position, before it in the batch, has the same key and another body.
     Mismatch {
         leader: usize,
+        operation: Arc<str>,
+        record: RecordId,
     },
     /// A message before it in the batch is the same request, and was reported.
     Leader,

@@ -97,7 +97,7 @@ where
             Err(obstacle) => return refuse(&obstacle, quotes),
         };
         match within(stop, handler.ready()).await {
-            Some(Ok(_)) if !self.times.is_some_and(Times::is_over) => {}
+            Some(Ok(_)) if !self.times.is_some_and(Times::is_over) && !run.claim().is_over() => {}
             Some(Err(error)) => {
                 return end::<Svc::Response, _>(run, Err(error), permanent, quotes).await;
             }

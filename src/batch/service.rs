@@ -21,7 +21,7 @@ use tracing::Instrument;
 use crate::batch::Source;
 use crate::batch::hooks::{Hooks, Kept, OnError, Watched};
 use crate::batch::message::Message;
-use crate::batch::reader::{Planned, Planner, Reader, Turn};
+use crate::batch::reader::{Planned, Planner, Reader, Ready, Turn};
 use crate::batch::report::{
     Fate, Reason, distinct, ids, log_batch, misconfigured, reported, unknown,
 };
@@ -33,7 +33,7 @@ use crate::engine::{GROUP, Place};
 use crate::idempotency::Idempotency;
 use crate::idempotency::source_retention::SourceRetention;
 use crate::protocol::key::Key;
-use crate::window::Seen;
+use crate::window::{Seen, Window};
 
 /// The number of runs of a batch that may end at once, where fewer handlers run at once.
 const ENDINGS: usize = 4 * GROUP;
@@ -208,6 +208,16 @@ where
     }
 }
 
+/// Tells whether a message is probably delivered again: a read that finds its record is cheaper than a
+/// write that fails.
+fn is_repeated<Src: Source, T>(message: &Ready<Src, T>, window: &Window) -> bool {
+    match (Src::deliveries(&message.received.1), &message.key) {
+        (Some(deliveries), _) => deliveries > 1,
+        (None, Some(key)) => window.insert(key) != Seen::No,
+        (None, None) => false,
+    }
+}
+
 /// Runs the messages, each when its turn has come and a place is free, and offers those that are
 /// rejected to the hook; returns the fate of each.
 async fn run_all<Src, T, E, Svc>(
@@ -279,13 +289,7 @@ where
             }
             Next::Turn(turn, permit) => match (turn.position, planner.plan(turn)) {
                 (_, Planned::ToRun(message)) => {
-                    // A repeated delivery probably meets a record. A read that finds it is cheaper than
-                    // a write that fails.
-                    let is_repeated = match (Src::deliveries(&message.received.1), &message.key) {
-                        (Some(deliveries), _) => deliveries > 1,
-                        (None, Some(key)) => config.settings.window.insert(key) != Seen::No,
-                        (None, None) => false,
-                    };
+                    let is_repeated = is_repeated(&message, &config.settings.window);
                     let run = MessageRun {
                         once: once.clone().read_first(is_repeated),
                         handler: handler.clone(),
@@ -307,7 +311,8 @@ where
                 continue;
             }
             Next::Nothing => {
-                let taken = config.hooks.offer(kept, &mut fates, concurrency).await;
+                let taken = config.hooks.offer(once, kept, &mut fates, concurrency);
+                let taken = taken.await;
                 if taken.is_empty() {
                     return fates;
                 }
@@ -317,7 +322,9 @@ where
                 for (position, fate) in fates.iter().enumerate() {
                     match fate {
                         Fate::Follows(leader) if taken.contains(leader) => turns.done(position),
-                        Fate::Reported(Reason::Mismatch { leader }) if taken.contains(leader) => {
+                        Fate::Reported(Reason::Mismatch { leader, .. })
+                            if taken.contains(leader) =>
+                        {
                             turns.give(position);
                             set(&mut messages, position, kept.message(position));
                         }

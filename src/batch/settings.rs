@@ -94,6 +94,9 @@ pub struct Settings {
     /// A message that differs there is a duplicate of the first, so leave out nothing that changes
     /// what it asks for.
     ///
+    /// Set it before a worker goes live, or with another key: a record that was written without it
+    /// is a mismatch for the same message, delivered again.
+    ///
     /// ```
     /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
     /// # #[derive(serde::Deserialize)] struct Payment { order_id: String }
@@ -111,6 +114,9 @@ pub struct Settings {
     /// finds something. It takes precedence over
     /// [`fingerprint_without`](Settings::fingerprint_without). Default: none, and the whole is
     /// compared.
+    ///
+    /// Set it before a worker goes live, or with another key: a record that was written without it
+    /// is a mismatch for the same message, delivered again.
     ///
     /// ```
     /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};

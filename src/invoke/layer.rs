@@ -307,6 +307,9 @@ impl<T, E> InvokeLayer<T, E> {
     /// field that the type gains would make another request of each event that is delivered again. The
     /// closure takes precedence over [`fingerprint_without`](Settings::fingerprint_without).
     ///
+    /// Set it before the function goes live, or with another key: a record that was written without it
+    /// is a mismatch for the same event, delivered again.
+    ///
     /// `|_| None` compares events by their key alone: every event of a key that was done gets its
     /// answer, whatever it says. That is for keys that name one piece of work for ever. A key that is
     /// used again by mistake gets another request's answer: there is no mismatch to report.

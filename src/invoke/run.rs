@@ -141,12 +141,15 @@ impl<T: DeserializeOwned, E: Display + 'static> Config<T, E> {
             source.check(&once);
         }
         let times = limits.filter(|_| once.ends_handlers());
-        // A handler that is not ready holds no key.
+        // A handler that is not ready holds no key, unless the event may wait for another attempt: a ready
+        // handler may keep others from being so.
         let end = times.map(|times| times.end);
-        match within(end, handler.ready()).await {
-            Some(Ok(_)) => {}
-            Some(Err(error)) => return Err(self.handler_failed(error)),
-            None => return Err(Error::TooLate.into()),
+        if !once.waits() {
+            match within(end, handler.ready()).await {
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Err(self.handler_failed(error)),
+                None => return Err(Error::TooLate.into()),
+            }
         }
         let run = match once.begin(key, fingerprint).await {
             Ok(Begun::Run(run)) => run,
@@ -156,6 +159,10 @@ impl<T: DeserializeOwned, E: Display + 'static> Config<T, E> {
             }
             Err(obstacle) => return self.refuse(obstacle),
         };
+        if let Some(Err(error)) = within(end, handler.ready()).await {
+            ending(times, async { drop(run.not_started().await) }).await;
+            return Err(self.handler_failed(error));
+        }
         let run = Box::pin(run.in_time(times)).await?;
         let invocation = Invocation::new(payload, run.claim().clone(), context);
         // The call itself is inside, too: a handler may panic before it returns its future.

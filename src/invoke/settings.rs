@@ -53,6 +53,9 @@ pub struct Settings {
     /// An event that differs there gets the answer of the first, so leave out nothing that changes
     /// what it asks for.
     ///
+    /// Set it before the function goes live, or with another key: a record that was written without it
+    /// is a mismatch for the same event, delivered again.
+    ///
     /// ```
     /// # use lambda_idempotency::{Idempotency, invoke::{Invocation, InvokeLayer}, store::MemoryStore};
     /// # let once = Idempotency::builder(MemoryStore::new()).namespace("payouts").build()?;

@@ -90,7 +90,7 @@ fn the_first_message_of_a_request_leads_and_the_others_follow() {
     assert!(matches!(plan.fates[2], Fate::Follows(0)));
     assert!(matches!(
         plan.fates[3],
-        Fate::Reported(Reason::Mismatch { leader: 0 })
+        Fate::Reported(Reason::Mismatch { leader: 0, .. })
     ));
 }
 
@@ -112,7 +112,7 @@ fn two_operations_under_one_raw_id_are_two_requests() {
     assert_eq!(plan.ready.len(), 1);
     assert!(matches!(
         plan.fates[1],
-        Fate::Reported(Reason::Mismatch { leader: 0 })
+        Fate::Reported(Reason::Mismatch { leader: 0, .. })
     ));
     assert!(matches!(plan.fates[2], Fate::Follows(0)));
 }

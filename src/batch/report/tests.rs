@@ -49,7 +49,14 @@ fn what_no_retry_mends_is_rejected() {
         (Reason::undecodable(&garbled, false), Rejection::Undecodable),
         (of_key(KeyError::Missing), Rejection::KeyMissing),
         (of_key(KeyError::ControlCharacter), Rejection::UnusableKey),
-        (Reason::Mismatch { leader: 0 }, Rejection::Mismatch),
+        (
+            Reason::Mismatch {
+                leader: 0,
+                operation: "charge".into(),
+                record: RecordId::stored("charge-1").unwrap(),
+            },
+            Rejection::Mismatch,
+        ),
         (
             Reason::of_obstacle(&Error::Mismatch, false),
             Rejection::Mismatch,
