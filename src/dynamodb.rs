@@ -104,16 +104,26 @@ pub use error::DynamoDbError;
 pub use layout::TableLayout;
 pub use store::DynamoDbStore;
 
-const NO_REGION: &str = "the DynamoDB client has no region: set the environment variable AWS_REGION, or give the client's configuration one";
+/// No request of such a client can be signed.
+fn no_region(client: &str) -> StoreError {
+    let advice = "set the environment variable AWS_REGION, or give the client's configuration one";
+    StoreError::Misconfigured(format!("the {client} client has no region: {advice}").into())
+}
 
 impl Store for DynamoDbStore {
     fn check(&self) -> Result<(), StoreError> {
         let checked = self.layout.check();
         checked.map_err(|error| StoreError::Misconfigured(error.into()))?;
-        // No request of such a client can be signed. It would look like a store that can't be
-        // reached, and a store that fails open would run every handler unprotected.
+        // It would look like a store that can't be reached, and a store that fails open would run every
+        // handler unprotected.
         if self.client.config().region().is_none() {
-            return Err(StoreError::Misconfigured(NO_REGION.into()));
+            return Err(no_region("DynamoDB"));
+        }
+        #[cfg(feature = "s3")]
+        if let Some(bucket) = &self.bucket
+            && bucket.client.config().region().is_none()
+        {
+            return Err(no_region("S3"));
         }
         Ok(())
     }

@@ -213,9 +213,9 @@ pub(super) fn of_credentials(code: &str) -> Option<StoreError> {
     Some(StoreError::Unauthenticated(text.into()))
 }
 
-/// Tests whether DynamoDB's message reports an item that would be too large.
+/// Tests whether DynamoDB's message reports an item that would be too large, and no expression that is.
 pub(super) fn says_too_large(message: &str) -> bool {
-    message.contains("size has exceeded") || message.contains("size to update has exceeded")
+    message.contains("Item size")
 }
 
 /// The error for a request that was sent and has no answer, with what to do about a server whose
@@ -405,15 +405,18 @@ mod tests {
             validation("Item size to update has exceeded the maximum allowed size"),
             StoreError::TooLarge
         ));
-        let StoreError::Misconfigured(schema) =
-            validation("One or more parameter values were invalid")
-        else {
-            panic!("not misconfigured")
-        };
-        assert!(matches!(
-            schema.downcast_ref(),
-            Some(DynamoDbError::Schema { .. })
-        ));
+        for message in [
+            "One or more parameter values were invalid",
+            "Invalid ConditionExpression: Expression size has exceeded the maximum allowed size;",
+        ] {
+            let StoreError::Misconfigured(schema) = validation(message) else {
+                panic!("not misconfigured")
+            };
+            assert!(matches!(
+                schema.downcast_ref(),
+                Some(DynamoDbError::Schema { .. })
+            ));
+        }
         assert!(matches!(
             refused("ItemCollectionSizeLimitExceededException", "", 400),
             StoreError::Misconfigured(_)

@@ -481,7 +481,18 @@ impl From<Guard> for Write {
 
 /// Compares values as DynamoDB does: it returns numbers in another form, and sets in another order.
 fn is_same(stored: &AttributeValue, wanted: &AttributeValue) -> bool {
-    let number = |text: &String| canonical_text(text.as_bytes()).unwrap_or_else(|| text.clone());
+    // JSON has no `+5`, no `05` and no `.5`.
+    let number = |text: &String| {
+        let sign = if text.starts_with('-') { "-" } else { "" };
+        let digits = text.trim_start_matches(['+', '-', '0']);
+        let zero = if digits.starts_with(|first: char| first.is_ascii_digit()) {
+            ""
+        } else {
+            "0"
+        };
+        let json = format!("{sign}{zero}{digits}");
+        canonical_text(json.as_bytes()).unwrap_or(json)
+    };
     match (stored, wanted) {
         (N(stored), N(wanted)) => number(stored) == number(wanted),
         (Ss(stored), Ss(wanted)) => sorted(stored.clone()) == sorted(wanted.clone()),

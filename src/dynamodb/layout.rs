@@ -70,6 +70,10 @@ impl Attribute {
 /// Names a table's key and attributes: by default as Powertools for AWS Lambda does.
 /// [`DynamoDbStore::layout`](super::DynamoDbStore::layout) gives it to its closure.
 ///
+/// Set it before the table goes live: under another name of an attribute, older records are unreadable,
+/// after another name of the TTL attribute for ever; under another key or partition value they aren't
+/// found, and their duplicates run again.
+///
 /// ```
 /// # use lambda_idempotency::dynamodb::DynamoDbStore;
 /// # async fn start() -> Result<(), Box<dyn std::error::Error>> {
@@ -89,7 +93,7 @@ pub struct TableLayout {
     /// [two keys](TableLayout::composite_key) are spread over: the value, `#`, and a number from 0 to
     /// `spread` - 1 that follows from the record's id. Default: 1, which leaves the value as it is.
     ///
-    /// Choose it before the first deployment. If you change it later, older records aren't found,
+    /// Choose it before the table goes live. If you change it later, older records aren't found,
     /// and their duplicates run again. Powertools for AWS Lambda has one value alone, so a table
     /// that it shares can't be spread. Without [two keys](TableLayout::composite_key) it changes
     /// nothing: the id is the partition key then.
@@ -106,15 +110,15 @@ pub struct TableLayout {
     /// # Ok(()) }
     /// ```
     pub spread: NonZeroU16,
-    /// The attribute for the status. Default: `status`.
+    /// The attribute for the status. Default: `status`. Name it before the table goes live.
     pub status: String,
-    /// The table's TTL attribute. Default: `expiration`.
+    /// The table's TTL attribute. Default: `expiration`. Name it before the table goes live.
     pub expiration: String,
-    /// The attribute for the lease. Default: `in_progress_expiration`.
+    /// The attribute for the lease. Default: `in_progress_expiration`. Name it before the table goes live.
     pub in_progress_expiration: String,
-    /// The attribute for the outcome. Default: `data`.
+    /// The attribute for the outcome. Default: `data`. Name it before the table goes live.
     pub data: String,
-    /// The attribute for the fingerprint. Default: `validation`.
+    /// The attribute for the fingerprint. Default: `validation`. Name it before the table goes live.
     pub validation: String,
 }
 
@@ -148,14 +152,14 @@ impl Sort {
 }
 
 impl TableLayout {
-    /// Names the partition key that holds the id. Default: `id`.
+    /// Names the partition key that holds the id. Default: `id`. Name it before the table goes live.
     pub fn key(&mut self, partition: impl Into<String>) {
         self.partition = partition.into();
         self.sort = None;
     }
 
     /// Takes a table with two keys: the partition key has the same value in every record, the sort
-    /// key holds the id, which then may have 1,024 bytes.
+    /// key holds the id, which then may have 1,024 bytes. Choose it before the table goes live.
     ///
     /// DynamoDB serves one partition value with at most
     /// [1,000 write units a second](https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html)

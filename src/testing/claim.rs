@@ -128,7 +128,7 @@ impl TestClaim {
     ///
     /// # Errors
     ///
-    /// When the namespace, the key or a step's name can't be used.
+    /// When the namespace, the key, the lease or a step's name can't be used.
     pub async fn claim(self) -> Result<Claim, TestError> {
         let run = self.begin(MemoryStore::new()).await?;
         let claim = run.claim().clone();
@@ -149,6 +149,8 @@ impl TestClaim {
             .namespace(self.namespace.as_str())
             .lease(self.lease)
             .clock(self.clock.clone())
+            // Its environment may be a function's.
+            .disabled(false)
             .strict()
             .build()?;
         let least = if self.steps.is_empty() { 1 } else { 2 };

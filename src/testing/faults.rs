@@ -186,7 +186,7 @@ impl FaultyStore {
             return send().await;
         };
         let late = |pause| Late {
-            at: Instant::now() + pause,
+            at: after(pause),
             write: write.clone(),
         };
         match fault {
@@ -265,6 +265,13 @@ where
     }
 }
 
+/// The longest pause: further ahead, a platform's clock may hold no instant.
+const LONGEST: Duration = Duration::from_hours(24 * 365 * 30);
+
+fn after(pause: Duration) -> Instant {
+    Instant::now() + pause.min(LONGEST)
+}
+
 /// A write that arrives later.
 #[derive(Debug)]
 struct Late {
@@ -292,7 +299,7 @@ impl Drop for UnderWay<'_> {
 
 /// Waits for this time, or until the deadline passes.
 async fn in_time(pause: Duration, deadline: Instant) -> Result<(), StoreError> {
-    let at = Instant::now() + pause;
+    let at = after(pause);
     tokio::time::sleep_until(at.min(deadline)).await;
     if at > deadline {
         return Err(StoreError::Timeout);

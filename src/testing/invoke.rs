@@ -1,7 +1,7 @@
 //! Makes events of one invocation as Lambda delivers them.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use lambda_runtime::{Config, Context, LambdaEvent};
 use serde::Serialize;
@@ -11,6 +11,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::TestError;
 use crate::engine::claim::Claim;
 use crate::invoke::Invocation;
+use crate::protocol::clock::{Clock, SystemClock};
 
 /// Makes an event of one invocation as Lambda delivers it: of a function named `function`, without a
 /// deadline, unless set otherwise.
@@ -83,9 +84,8 @@ impl TestInvocation {
     /// [`at_deadline`](crate::Settings::at_deadline) to [`End`](crate::AtDeadline::End) to see what
     /// Lambda does.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        let deadline = SystemTime::now() + timeout;
-        let deadline = deadline.duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.context.deadline = deadline.as_millis().try_into().unwrap_or(u64::MAX);
+        let deadline = SystemClock.now() + timeout;
+        self.context.deadline = deadline.0.try_into().unwrap_or_default();
         self
     }
 

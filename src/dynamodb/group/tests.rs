@@ -267,7 +267,11 @@ async fn a_takeover_that_shows_no_journal_is_unreadable() {
 
 #[tokio::test(start_paused = true)]
 async fn a_statement_that_the_table_refuses_for_now_is_answered_so() {
-    for (code, is_conflict) in [("ThrottlingError", false), ("TransactionConflict", true)] {
+    for (code, is_conflict) in [
+        ("ThrottlingError", false),
+        ("ProvisionedThroughputExceeded", false),
+        ("TransactionConflict", true),
+    ] {
         let wire = Wire::answering([statements(&[applied(), failed(code)])]);
         let answers = write_all(&wire.store(), &[claim(1), claim(2)], soon()).await;
         assert!(answers[0].is_ok(), "{answers:?}");

@@ -57,11 +57,26 @@ pub(super) async fn a_claim_without_a_fingerprint_has_none(bench: &Bench<'_>) ->
     )
 }
 
-/// A column may compare without case, ignore blanks at the end, or keep the beginning of a long text.
+/// A column may compare without case or accents, ignore blanks at the end, or keep the beginning of a long
+/// text; a statement or a name may give some characters a meaning.
 pub(super) async fn ids_that_look_alike_have_their_own_records(bench: &Bench<'_>) -> Check {
     let long = "x".repeat(bench.most_of_a_raw_id().saturating_sub(1));
     let mut claims = Vec::new();
-    for text in ["alike", "Alike", "alike ", &long, &format!("{long}y")] {
+    for text in [
+        "alike",
+        "Alike",
+        "alike ",
+        "alike\t",
+        "alike}",
+        "alike'",
+        "alike\"",
+        // The same letter in one character, in two, and without its accent.
+        "\u{e9}",
+        "e\u{301}",
+        "e",
+        &long,
+        &format!("{long}y"),
+    ] {
         let mut claim = bench.claim("alike")?;
         claim.id = bench.raw_id(text)?;
         let what = format!("a claim on an id that ends with {:?}", end_of(text));

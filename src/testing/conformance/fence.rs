@@ -10,7 +10,7 @@ use crate::protocol::journal::{Journal, StepEntry, StepState};
 use crate::protocol::packed::{PackedOutcome, Place};
 use crate::protocol::record::{
     Completion, Ended, Found, Intervention, NewClaim, Omission, RELEASED, Record, RecordWrite,
-    Status, StoredOutcome, Takeover, Version,
+    Release, Status, StoredOutcome, Takeover, Version,
 };
 use crate::protocol::transition;
 use crate::store::Answer;
@@ -48,7 +48,7 @@ pub(super) async fn the_owner_completes(bench: &Bench<'_>) -> Check {
         bench,
         "complete",
         Status::Completed,
-        StoredOutcome::Inline("{\"a\":1}".into()),
+        StoredOutcome::Inline("{\"€\":\"漢字 😀\"}".into()),
     )
     .await
 }
@@ -58,7 +58,7 @@ pub(super) async fn a_failure_is_final_too(bench: &Bench<'_>) -> Check {
         bench,
         "fail",
         Status::Failed,
-        StoredOutcome::Inline("\"declined\"".into()),
+        StoredOutcome::Inline("\"5 €, 漢字 😀\"".into()),
     )
     .await
 }
@@ -118,6 +118,27 @@ pub(super) async fn every_outcome_comes_back_as_it_was(bench: &Bench<'_>) -> Che
     Ok(())
 }
 
+pub(super) async fn times_of_the_year_9999_come_back_as_they_were(bench: &Bench<'_>) -> Check {
+    let latest = EpochMillis(253_402_300_799_999);
+    let expiration = EpochSeconds(253_402_300_799);
+    let claim = NewClaim {
+        started_at: latest,
+        lease: latest,
+        expiration,
+        ..bench.claim("latest")?
+    };
+    bench.applies("a claim", claim.clone()).await?;
+    let claimed = Record::claimed(&claim);
+    bench.has(&claim.id, claimed.clone()).await?;
+    let completion = Completion {
+        completed_at: latest,
+        expiration,
+        ..bench.completion(&claim, "1")
+    };
+    bench.applies("a completion", completion.clone()).await?;
+    bench.has(&claim.id, finished(claimed, &completion)).await
+}
+
 pub(super) async fn nobody_else_completes(bench: &Bench<'_>) -> Check {
     bench.claimed("theirs").await?;
     let other = bench.claim("theirs")?;
@@ -157,14 +178,19 @@ pub(super) async fn the_owner_releases(bench: &Bench<'_>) -> Check {
 }
 
 pub(super) async fn a_release_may_keep_the_fingerprint(bench: &Bench<'_>) -> Check {
-    let claim = bench.claimed("kept").await?;
-    let mut release = bench.release(&claim)?;
-    release.forget_fingerprint = false;
-    release.last_error = None;
-    bench.write(release.clone()).await?;
-    let record = bench.record(&claim.id).await?;
-    same("the fingerprint", record.fingerprint, claim.fingerprint)?;
-    same("the last error", record.last_error, None)
+    for last_error in [None, Some(String::new())] {
+        let claim = bench.claimed(&format!("kept-{last_error:?}")).await?;
+        let release = Release {
+            last_error,
+            forget_fingerprint: false,
+            ..bench.release(&claim)?
+        };
+        bench.write(release.clone()).await?;
+        let record = bench.record(&claim.id).await?;
+        same("the fingerprint", record.fingerprint, claim.fingerprint)?;
+        same("the last error", record.last_error, release.last_error)?;
+    }
+    Ok(())
 }
 
 pub(super) async fn a_released_record_ignores_its_old_owner(bench: &Bench<'_>) -> Check {
@@ -276,17 +302,44 @@ pub(super) async fn an_operator_ends_a_record_of_any_status(bench: &Bench<'_>) -
     let claim = bench.claimed("intervention").await?;
     let charged = note(&claim, "charge", confirmed("1", 1));
     bench.applies("a note", charged).await?;
-    for (number, end) in (2..).zip(ends()) {
-        let seen = bench.record(&claim.id).await?;
-        let mut write = over(&claim, &seen, end)?;
-        write.steps.put("charge", confirmed("2", number));
-        write.steps.put("@operator", confirmed("[]", number));
-        let write = RecordWrite::Intervene(write);
-        let expected = transition(Some(&seen), &write).ok_or("the write doesn't apply")?;
-        bench.applies("an intervention", write.clone()).await?;
-        bench.has(&claim.id, expected.clone()).await?;
-        bench.refused("the same again", write).await?;
-        bench.has(&claim.id, expected).await?;
+    let steps = ["charge", "@operator"].map(str::to_owned);
+    for (revision, end) in (2..).zip(ends()) {
+        intervenes(bench, &claim, end, &steps, revision).await?;
+    }
+    Ok(())
+}
+
+/// Has an operator end the record, with an entry of each of these steps.
+async fn intervenes(
+    bench: &Bench<'_>,
+    claim: &NewClaim,
+    end: Ended,
+    steps: &[String],
+    revision: u32,
+) -> Check {
+    let seen = bench.record(&claim.id).await?;
+    let mut write = over(claim, &seen, end)?;
+    for step in steps {
+        write.steps.put(step, confirmed("2", revision));
+    }
+    let write = RecordWrite::Intervene(write);
+    let expected = transition(Some(&seen), &write).ok_or("the write doesn't apply")?;
+    bench.applies("an intervention", write.clone()).await?;
+    bench.has(&claim.id, expected.clone()).await?;
+    bench.refused("the same again", write).await?;
+    bench.has(&claim.id, expected).await
+}
+
+/// A statement or an expression may have no room for so many.
+pub(super) async fn an_intervention_may_change_all_steps_of_a_saga(bench: &Bench<'_>) -> Check {
+    let claim = bench.claimed("intervention-saga").await?;
+    bench
+        .applies("the completion", bench.completion(&claim, "1"))
+        .await?;
+    let steps = (1..=52).flat_map(|step| [format!("step-{step}"), format!("step-{step}/undo")]);
+    let steps: Vec<_> = steps.collect();
+    for (revision, end) in (1..).zip(ends()) {
+        intervenes(bench, &claim, end, &steps, revision).await?;
     }
     Ok(())
 }

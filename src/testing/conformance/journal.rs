@@ -67,7 +67,7 @@ pub(super) async fn every_step_comes_back_as_it_was(bench: &Bench<'_>) -> Check 
         note(
             &claim,
             "confirmed",
-            entry(confirmed("{\"ü\":[\"\\u0000\"]}"), 2),
+            entry(confirmed("{\"ü €\":[\"\\u0000 漢字 😀\"]}"), 2),
         ),
         note(&claim, "empty.name-and_result", entry(confirmed("\"\""), 7)),
         note(&claim, "omitted", entry(omitted, 9)),

@@ -134,3 +134,17 @@ async fn a_wire_without_faults_keeps_the_contract() {
     let wire = FaultyStore::new(MemoryStore::new());
     crate::testing::conformance(&wire).await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_may_be_longer_than_the_clock_holds() {
+    for fault in [
+        Fault::Late(Duration::MAX),
+        Fault::Delayed(Duration::MAX),
+        Fault::ReplyDelayed(Duration::MAX),
+        Fault::Copied(Duration::MAX),
+    ] {
+        let written = wire(fault).write(&claim().into(), in_a_minute()).await;
+        let is_answered = matches!(fault, Fault::Copied(_));
+        assert_eq!(written.is_ok(), is_answered, "{fault}: {written:?}");
+    }
+}
