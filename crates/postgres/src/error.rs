@@ -1,15 +1,16 @@
 //! The store's own errors, by what an operator does about them.
 
 use std::error::Error as StdError;
+use std::sync::Arc;
 use std::{fmt, io, iter};
 
 use lambda_idempotency::StoreError;
 
 /// A request to PostgreSQL failed. It is the source of the [`StoreError`] that the engine reports.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct PostgresError {
     problem: Problem,
-    source: Option<Box<dyn StdError + Send + Sync>>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 /// The cause of a failed request. Its `Display` says what to do about it.
@@ -49,6 +50,11 @@ pub enum Problem {
     /// The server has no database of this name (`3D000`).
     #[error("the server has no database of this name: correct the name, or create it")]
     NoDatabase,
+    /// The database's encoding is neither `UTF8` nor `SQL_ASCII`, so that it lacks characters.
+    #[error(
+        "the database's encoding lacks characters, so that it can't store every text: use a database with `ENCODING 'UTF8'`"
+    )]
+    Encoding,
     /// One side asks for encryption and the other has none, or the client doesn't trust the server's
     /// certificate.
     #[error(
@@ -144,7 +150,7 @@ impl PostgresError {
     ) -> Self {
         Self {
             problem,
-            source: Some(source.into()),
+            source: Some(Arc::from(source.into())),
         }
     }
 
@@ -311,6 +317,7 @@ impl From<PostgresError> for StoreError {
             Problem::NoPrivilege | Problem::Tls => Self::Denied(error.into()),
             Problem::NoTable
             | Problem::NoDatabase
+            | Problem::Encoding
             | Problem::OtherSchema { .. }
             | Problem::Isolation
             | Problem::PoolClosed => Self::Misconfigured(error.into()),

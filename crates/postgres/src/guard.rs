@@ -209,7 +209,7 @@ impl Guard {
         if let Kind::Transition(from) = &self.kind {
             let mut values = Values::default();
             let (set, key, may) = self.moved(from, &mut values);
-            let reached = values.pairs(&self.written(), " AND ");
+            let reached = values.pairs(&self.written(), "IS NOT DISTINCT FROM", " AND ");
             // The row is locked first, so that both parts speak of the same.
             let statement = format!(
                 "WITH met AS MATERIALIZED (SELECT {may} AS may, {reached} AS reached FROM {table} WHERE {key} FOR UPDATE), \
@@ -230,7 +230,7 @@ impl Guard {
         };
         // The first statement locked the row, but can't read one that was inserted meanwhile. The second can.
         let mut values = Values::default();
-        let key = values.pairs(&self.key, " AND ");
+        let key = values.pairs(&self.key, "=", " AND ");
         let (column, kind) = (quoted(&self.column), values.bind(&Value::from(*kind)));
         let statement = format!(
             "SELECT false, NOT EXISTS (SELECT FROM {table} WHERE {key} AND NOT starts_with({column}, {kind}))"
@@ -248,8 +248,8 @@ impl Guard {
 
     /// Returns what a transition sets, and the conditions on the key and on the state before.
     fn moved(&self, from: &[Value], values: &mut Values) -> (String, String, String) {
-        let set = values.pairs(&self.written(), ", ");
-        let key = values.pairs(&self.key, " AND ");
+        let set = values.pairs(&self.written(), "=", ", ");
+        let key = values.pairs(&self.key, "=", " AND ");
         if from.is_empty() {
             return (set, key, "false".to_owned());
         }
@@ -344,10 +344,10 @@ impl Values {
     }
 
     /// Returns columns with their values: `"id" = $1 AND "line" = $2`.
-    fn pairs(&mut self, columns: &[(String, Value)], between: &str) -> String {
+    fn pairs(&mut self, columns: &[(String, Value)], is: &str, between: &str) -> String {
         let pairs = columns
             .iter()
-            .map(|(name, value)| format!("{} = {}", quoted(name), self.bind(value)));
+            .map(|(name, value)| format!("{} {is} {}", quoted(name), self.bind(value)));
         pairs.collect::<Vec<_>>().join(between)
     }
 }

@@ -168,9 +168,9 @@ pub(super) fn kept(outcome: &LargeOutcome) -> [Value; 4] {
     ]
 }
 
-/// Copies the error of a group of this size, in its kind and its words, for one of the requests. Where another
-/// one may be the cause, the caller sends the request alone: one row that is locked holds up a whole
-/// statement, and the server refuses it for one value.
+/// Copies the error of a group of this size for one of the requests. Where another one may be the cause, the
+/// caller sends the request alone: one row that is locked holds up a whole statement, and the server refuses
+/// it for one value.
 fn copy(error: &StoreError, size: usize) -> StoreError {
     let own = error.source();
     let own = own.and_then(|own| own.downcast_ref::<PostgresError>());
@@ -182,23 +182,10 @@ fn copy(error: &StoreError, size: usize) -> StoreError {
     if size > 1 && (is_locked || is_rejected) {
         return StoreError::NotSent;
     }
-    let words = || {
-        Box::<dyn std::error::Error + Send + Sync>::from(
-            error
-                .source()
-                .map_or_else(|| error.to_string(), ToString::to_string),
-        )
-    };
-    match error {
-        StoreError::Timeout => StoreError::Timeout,
-        StoreError::NotSent => StoreError::NotSent,
-        StoreError::Conflict => StoreError::Conflict,
-        StoreError::TooLarge => StoreError::TooLarge,
-        StoreError::Throttled(_) => StoreError::Throttled(words()),
-        StoreError::Unavailable(_) => StoreError::Unavailable(words()),
-        StoreError::Denied(_) => StoreError::Denied(words()),
-        StoreError::Unauthenticated(_) => StoreError::Unauthenticated(words()),
-        StoreError::Misconfigured(_) => StoreError::Misconfigured(words()),
-        _ => StoreError::Rejected(words()),
+    match (own, error) {
+        (Some(own), _) => own.clone().into(),
+        (None, StoreError::NotSent) => StoreError::NotSent,
+        (None, StoreError::Conflict) => StoreError::Conflict,
+        (None, _) => StoreError::Timeout,
     }
 }

@@ -29,9 +29,10 @@ const FIND: &str = "WITH before AS MATERIALIZED (SELECT current_setting('role') 
      WHERE s.name = 'search_path' AND has_schema_privilege(current_user, n.oid, 'USAGE') \
      ORDER BY path.place LIMIT 1), set_config('role', before.role, true) FROM before";
 
-/// Tells whether the server can notice in the middle of a statement that its client is gone, and isn't
-/// told to do so by settings of its own.
-const CAN_NOTICE: &str = "SELECT coalesce(current_setting('client_connection_check_interval', true) = '0' \
+/// Tells whether the database has room for every character, and whether the server can notice in the middle
+/// of a statement that its client is gone, and isn't told to do so by settings of its own.
+const SERVER: &str = "SELECT current_setting('server_encoding') IN ('UTF8', 'SQL_ASCII'), \
+     coalesce(current_setting('client_connection_check_interval', true) = '0' \
      AND version() LIKE '%linux%', false)";
 
 /// Has the server notice so, in milliseconds: what a client has given up ends then, with its locks.
@@ -127,8 +128,14 @@ impl<P: Pool> PostgresStore<P> {
     }
 
     async fn look(&self, session: &mut P::Target) -> Result<Ready, PostgresError> {
-        let rows = session.query(CAN_NOTICE, &[]).await?;
-        let can_notice = first(&rows) == Some(&Cell::Bool(true));
+        let rows = session.query(SERVER, &[]).await?;
+        let row = rows.first().map(Vec::as_slice).unwrap_or_default();
+        let says = |column: usize| row.get(column) == Some(&Cell::Bool(true));
+        // An outcome with another character would be refused once its handler has run, at each delivery.
+        if !says(0) {
+            return Err(Problem::Encoding.into());
+        }
+        let can_notice = says(1);
         if can_notice {
             session.batch(NOTICE).await?;
         }

@@ -82,6 +82,20 @@ async fn a_state_moves_one_way_and_tells_what_it_found() {
 }
 
 #[tokio::test]
+async fn a_transition_that_sets_a_null_recognises_its_own_move() {
+    let store = store().await;
+    let orders = orders(&store).await;
+    for expected in ["Applied", "AlreadyApplied"] {
+        let guarded = within(&store, async |tx| {
+            let paid = Guard::transition(orders.as_str(), [("id", "1")], ["pending"], "paid");
+            let paid = paid.set("paid_by", None::<&str>);
+            Ok(format!("{:?}", paid.apply(tx).await?))
+        });
+        assert_eq!(guarded.await, expected);
+    }
+}
+
+#[tokio::test]
 async fn a_transition_that_does_not_apply_refuses_the_writes_of_a_claim() {
     let store = store().await;
     let orders = orders(&store).await;

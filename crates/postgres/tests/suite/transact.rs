@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use lambda_idempotency::testing::ManualClock;
-use lambda_idempotency::{AtDeadline, Error, Fingerprint, Key, Outcome, Verdict};
+use lambda_idempotency::{AtDeadline, Claim, Error, Fingerprint, Key, OnCrash, Outcome, Verdict};
 use lambda_idempotency_postgres::{PostgresStore, Transaction};
 use tokio::sync::Notify;
 
@@ -275,4 +275,38 @@ async fn a_handler_that_goes_on_after_its_deadline_opens_its_transaction() {
         assert!(done.is_ok(), "{is_disabled}: {done:?}");
     }
     assert_eq!(count(&store, &rows).await, 2);
+}
+
+/// By its clock, the lease of what it met is over then.
+#[tokio::test]
+async fn what_a_transaction_met_counts_whenever_its_handler_returns() {
+    let store = store().await;
+    let rows = table(&store, "n bigint").await;
+    while_open(&store, &rows, async |_| {
+        for (on_crash, verdict) in [
+            (OnCrash::RunAgain, Verdict::Release),
+            (OnCrash::RunAgain, Verdict::Fail),
+            (OnCrash::Interrupt, Verdict::Release),
+        ] {
+            let clock = ManualClock::default();
+            let once = Engine::of(store.clone(), |builder| {
+                let builder = builder.clock(clock.clone()).on_crash(on_crash);
+                builder.settings(|settings| settings.store_timeout = MINUTE)
+            });
+            let handler = async |claim: Claim| {
+                let opened = store.transaction(&claim).await.map(drop);
+                clock.advance(MINUTE);
+                opened.map_err(Failed::from)
+            };
+            let once = once.claimless();
+            let met = once.run_with(Key::new("op", "a"), None, handler, |_| verdict);
+            let met = met.await;
+            assert!(
+                matches!(met, Err(Error::InFlight { .. })),
+                "{on_crash:?}, {verdict:?}: {met:?}"
+            );
+        }
+    })
+    .await;
+    assert_eq!(count(&store, &rows).await, 1);
 }

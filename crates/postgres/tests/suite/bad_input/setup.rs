@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use deadpool_postgres::{ClientWrapper, Hook, HookError, Manager, Metrics, Pool, Runtime};
+use lambda_idempotency::protocol::record::{NewClaim, Owner, RecordWrite};
 use lambda_idempotency::store::transaction::{Commit, Write};
 use lambda_idempotency::store::{MemoryStore, Store as Records};
 use lambda_idempotency::testing::conformance;
-use lambda_idempotency::{Error, Idempotency, Key, Outcome, StoreError};
+use lambda_idempotency::{EpochMillis, EpochSeconds, Error, Idempotency, Key, Outcome, StoreError};
 use lambda_idempotency_postgres::{Pool as Connections, PostgresStore, Problem, Sql, schema};
 use sqlx::postgres::PgPoolOptions;
 use tokio::time::Instant;
@@ -65,6 +66,25 @@ fn tried_for<P: Connections>(time: Duration, store: PostgresStore<P>) -> Engine<
 async fn without_a_table_it_says_how_to_make_one() {
     for error in refused(&url(), &name("none"), "create_tables").await {
         assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
+        assert_eq!(problem(&error), Problem::NoTable);
+    }
+}
+
+#[tokio::test]
+async fn each_request_of_a_group_has_the_stores_own_error() {
+    let store = PostgresStore::with_table(pool_of(&url(), 1), &name("none")).unwrap();
+    let once = engine(store.clone());
+    let ids = ["a", "b"].map(|token| once.record_id(&Key::new("op", token)).unwrap());
+    let claims = ids.clone().map(|id| {
+        let (now, later) = (EpochMillis(1), EpochSeconds(4_102_444_800));
+        let claim = NewClaim::new(id, Owner::from_stored("me"), now, EpochMillis(9), later);
+        RecordWrite::from(claim)
+    });
+    let soon = Instant::now() + MINUTE;
+    let written = store.write_all(&claims, soon).await.into_iter();
+    let loaded = store.load_all(&ids, soon).await.into_iter();
+    let errors = written.map(Result::unwrap_err);
+    for error in errors.chain(loaded.map(Result::unwrap_err)) {
         assert_eq!(problem(&error), Problem::NoTable);
     }
 }
@@ -158,6 +178,24 @@ async fn a_database_that_is_not_there_is_named() {
     for error in refused(&none, "idempotency", "no database of this name").await {
         assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
         assert_eq!(problem(&error), Problem::NoDatabase);
+    }
+}
+
+/// The outcome would be refused, and not recorded, once the handler has run.
+#[tokio::test]
+async fn a_database_that_lacks_characters_runs_no_handler() {
+    let latin = name("latin");
+    sql(&format!(
+        "CREATE DATABASE {latin} ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+    ))
+    .await;
+    let latin = url_with("postgres", &latin, "");
+    let store = PostgresStore::with_table(pool_of(&latin, 1), "idempotency").unwrap();
+    let unmade = store.create_tables().await.unwrap_err();
+    assert_eq!(unmade.problem(), Problem::Encoding);
+    for error in refused(&latin, "idempotency", "`ENCODING 'UTF8'`").await {
+        assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
+        assert_eq!(problem(&error), Problem::Encoding);
     }
 }
 
