@@ -84,9 +84,16 @@ impl StoredFields for Hash<'_> {
         found.map_err(|_| format!("`{field}` is no text"))
     }
 
+    /// Reads a number as this store writes it: the script compares its text.
     fn number(&self, field: &str) -> Result<Option<i64>, String> {
-        let found = self.text(field)?.map(|text| text.parse()).transpose();
-        found.map_err(|_| format!("`{field}` is no number"))
+        let Some(text) = self.text(field)? else {
+            return Ok(None);
+        };
+        let number = text.parse::<i64>().ok();
+        let number = number.filter(|number| number.to_string() == text);
+        number
+            .map(Some)
+            .ok_or_else(|| format!("`{field}` is no number"))
     }
 
     fn bytes(&self, field: &str) -> Option<Vec<u8>> {

@@ -124,6 +124,7 @@ impl<C: Connection> RedisStore<C> {
     }
 
     /// Sets what stands before the ids in the names of the keys: `{prefix}:{id}`. Default: `idempotency`.
+    /// Set it before a service goes live: records under another prefix aren't found, and their duplicates run again.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<Arc<str>>) -> Self {
         self.prefix = prefix.into();
