@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use http::header::{AsHeaderName, RETRY_AFTER};
+use http::header::{AsHeaderName, DATE, RETRY_AFTER};
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use tokio::time::Instant;
 
@@ -15,7 +15,10 @@ pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempote
 /// and others.
 const REPLAYED: [&str; 2] = ["idempotent-replayed", "idempotency-replayed"];
 
-/// The longest pause where the server names none.
+/// The header by which `lambda-idempotency` says that no record protects a request.
+const STATUS: HeaderName = HeaderName::from_static("idempotency-status");
+
+/// The longest pause where the server names no longer one.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// A time longer than any request, and far from the largest that a clock can hold.
@@ -27,16 +30,17 @@ const LONGEST: Duration = Duration::from_hours(24);
 /// |---|---|
 /// | none: the connection failed, or the attempt took too long | yes |
 /// | 408, 425, 429, 500, 502, 503, 504 | yes |
+/// | 500, 502, 503, 504 with `Idempotency-Status: unprotected` and without `Retry-After`: nothing keeps it from being done twice | no |
 /// | 409 with `Retry-After`: an attempt with this key is under way | yes |
 /// | 409 without it: an operator must look, or the request conflicts with another | no |
 /// | 422: the key was used with another payload | no |
 /// | any other | no |
 ///
 /// Only a request that has a key is sent again, or one that changes nothing (GET, HEAD, OPTIONS, TRACE).
-/// The pause is what `Retry-After` says, in seconds or as a date, and never shorter; where that is beyond
-/// the time of the request, the answer is handed over at once. Without it the pauses grow from
-/// [`backoff`](Self::backoff) up to 10 seconds, each with a random part, so that clients that failed
-/// together don't come together again.
+/// The pauses grow from [`backoff`](Self::backoff) up to 10 seconds, each with a random part, so that
+/// clients that failed together don't come together again. None is shorter than `Retry-After` says, in
+/// seconds or as a date, which counts from the answer's own `Date`; where one would last beyond the time of
+/// the request, the answer is handed over at once.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Policy {
@@ -78,7 +82,7 @@ impl Policy {
         self
     }
 
-    /// Sets the first pause where the server names none. Default: 100 milliseconds.
+    /// Sets the first pause where the server names no longer one. Default: 100 milliseconds.
     pub fn backoff(mut self, pause: Duration) -> Self {
         self.backoff = pause.min(LONGEST_PAUSE);
         self
@@ -92,12 +96,11 @@ impl Policy {
 
     /// Returns the pause after so many attempts; `random` is from 0 to 1.
     fn pause(&self, made: u32, after: Option<Duration>, random: f64) -> Duration {
-        if let Some(after) = after {
-            return after.saturating_add(self.backoff.mul_f64(random));
-        }
         let doublings = made.saturating_sub(1).min(16);
         let pause = self.backoff.saturating_mul(1 << doublings);
-        pause.min(LONGEST_PAUSE).mul_f64(0.5 + random / 2.0)
+        let pause = pause.min(LONGEST_PAUSE).mul_f64(0.5 + random / 2.0);
+        let part = self.backoff.mul_f64(random);
+        after.unwrap_or_default().saturating_add(part).max(pause)
     }
 
     fn header(&self, key: &IdempotencyKey) -> HeaderValue {
@@ -177,8 +180,11 @@ impl Attempts {
             return None;
         }
         let after = answer.and_then(|(_, headers)| retry_after(headers, SystemTime::now()));
+        let status = answer.and_then(|(_, headers)| headers.get(STATUS));
+        let is_unprotected = status.is_some_and(|status| status == "unprotected");
         let may_repeat = match answer.map(|(status, _)| status.as_u16()) {
-            None | Some(408 | 425 | 429 | 500 | 502 | 503 | 504) => true,
+            None | Some(408 | 425 | 429) => true,
+            Some(500 | 502 | 503 | 504) => after.is_some() || !is_unprotected,
             Some(409) => after.is_some(),
             Some(_) => false,
         };
@@ -214,16 +220,19 @@ fn is_true(headers: &HeaderMap, name: impl AsHeaderName) -> bool {
     value.is_some_and(|value| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"true"))
 }
 
-/// Reads `Retry-After`: seconds, or a date. A date in the past is no time at all, and a value that
-/// can't be read is as if it were not there.
+/// Reads `Retry-After`: seconds, or a date by the server's clock, which the answer's `Date` shows; `now`
+/// stands for one without. A date in the past is no time at all, and a value that can't be read is as if
+/// it were not there.
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    let value = |name: HeaderName| Some(headers.get(name)?.to_str().ok()?.trim());
+    let date = |text: &str| httpdate::parse_http_date(text).ok();
+    let text = value(RETRY_AFTER)?;
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         // More digits than a number has are for ever.
         return Some(text.parse().map_or(Duration::MAX, Duration::from_secs));
     }
-    let date = httpdate::parse_http_date(text).ok()?;
-    Some(date.duration_since(now).unwrap_or_default())
+    let now = value(DATE).and_then(date).unwrap_or(now);
+    Some(date(text)?.duration_since(now).unwrap_or_default())
 }
 
 /// The last attempt of a request got no answer.

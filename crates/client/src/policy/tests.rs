@@ -157,7 +157,9 @@ fn pauses_grow_to_a_bound_and_half_of_each_is_random() {
     let pauses = [1, 2, 3, 8, 9, u32::MAX].map(|made| policy.pause(made, None, 1.0).as_millis());
     assert_eq!(pauses, [100, 200, 400, 10_000, 10_000, 10_000]);
     assert_eq!(policy.pause(2, None, 0.0).as_millis(), 100);
-    assert_eq!(policy.pause(9, Some(Duration::ZERO), 1.0).as_millis(), 100);
+    let pause = |after| policy.pause(9, Some(Duration::from_secs(after)), 1.0);
+    let pauses = [0, 1, 30].map(|after| pause(after).as_millis());
+    assert_eq!(pauses, [10_000, 10_000, 30_100]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -200,4 +202,37 @@ async fn a_key_from_a_header_is_quoted_once_when_it_is_sent_again() {
     let mut again = HeaderMap::new();
     Attempts::of(&policy, &Method::POST, &mut again, &extensions);
     assert_eq!(again, headers);
+}
+
+#[test]
+fn a_date_counts_from_the_answers_own_date_or_else_from_the_clock() {
+    let minutes = |minutes| UNIX_EPOCH + Duration::from_mins(minutes);
+    let text = httpdate::fmt_http_date;
+    let mut headers = saying(&text(minutes(11)));
+    let after = |headers: &HeaderMap, now| retry_after(headers, now).unwrap().as_secs();
+    for (date, expected) in [(text(minutes(10)), [60; 3]), ("now".into(), [360, 60, 0])] {
+        headers.insert(DATE, HeaderValue::from_str(&date).unwrap());
+        let waits = [5, 10, 15].map(|now| after(&headers, minutes(now)));
+        assert_eq!(waits, expected, "{date}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nothing_keeps_from_being_done_twice_is_sent_once() {
+    let mut headers = HeaderMap::new();
+    headers.insert(STATUS, HeaderValue::from_static("unprotected"));
+    let again = |status, headers: &HeaderMap| {
+        let answer = Some((status, headers));
+        attempts(&Method::POST).again(answer).is_some()
+    };
+    for status in [Status::INTERNAL_SERVER_ERROR, Status::SERVICE_UNAVAILABLE] {
+        assert!(!again(status, &headers), "{status}");
+    }
+    assert!(again(Status::TOO_MANY_REQUESTS, &headers));
+    // Nothing was done.
+    headers.insert(RETRY_AFTER, HeaderValue::from_static("5"));
+    assert!(again(Status::SERVICE_UNAVAILABLE, &headers));
+    headers.insert(STATUS, HeaderValue::from_static("unrecorded"));
+    headers.remove(RETRY_AFTER);
+    assert!(again(Status::SERVICE_UNAVAILABLE, &headers));
 }
