@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `outbox_published` | events that were published |
 //! | `outbox_failed` | attempts to publish one that failed, for whatever reason |
-//! | `outbox_parked` | events that were taken out of the index: they wait for an operator |
+//! | `outbox_parked` | events that were, or may be, taken out of the index: they wait for an operator |
 
 use std::env;
 use std::sync::LazyLock;

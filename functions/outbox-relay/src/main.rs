@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `OUTBOX_TABLE` | the table of the events; [`lambda_idempotency::dynamodb::outbox`] describes it |
 //! | `OUTBOX_TARGET` | `sqs:` and a queue's URL (FIFO where it ends in `.fifo`), `sns:` and a topic's ARN, or `eventbridge:` and a bus |
-//! | `SWEEP_AFTER_SECONDS` | how old an event must be for the sweep; default 900. Longer than the stream usually takes |
+//! | `SWEEP_AFTER_SECONDS` | how old an event must be for the sweep; default 900. Longer than the longest handler, plus what the stream takes: sooner, it breaks the order of the commits |
 //! | `PARK_AFTER_REFUSALS` | in how many sweeps the target must have refused an event before it is parked; default 24: Lambda repeats a sweep that fails twice, so two hours |
 //! | `PUBLISHED_DAYS` | after how many days TTL may delete a published event; default 7 |
 //! | `METRIC_NAMESPACE`, `RUST_LOG` | as `telemetry` has it; [`counts`] has the metrics |

@@ -75,18 +75,32 @@ impl Relay {
         left.map(|new| new.sequence_number.clone()).collect()
     }
 
+    /// Parks what can't be published, and counts it: also where it may be parked, since nothing else would report that. Returns whether
+    /// it was pending.
+    pub(crate) async fn park(&self, key: &EventKey, time: Time) -> Result<bool, TableError> {
+        let parked = time.wait_for(self.table.park(key)).await;
+        let may_be_parked = match &parked {
+            Ok(was_pending) => *was_pending,
+            Err(error) => error.may_be_done,
+        };
+        if may_be_parked {
+            counts::parked();
+        }
+        parked
+    }
+
     /// Parks an item that is no event. Returns whether it was pending.
     pub(crate) async fn park_unreadable(
         &self,
         key: &EventKey,
         time: Time,
     ) -> Result<bool, TableError> {
-        let parked = time.wait_for(self.table.park(key)).await;
+        let parked = self.park(key, time).await;
         match &parked {
             Ok(true) => tracing::error!(event_id = key.1, "parked: it is no event"),
             Ok(false) => {}
             Err(error) => {
-                tracing::error!(%error, event_id = key.1, "not parked: it is no event");
+                tracing::error!(%error, event_id = key.1, "perhaps not parked: it is no event");
             }
         }
         parked

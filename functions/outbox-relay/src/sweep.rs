@@ -137,7 +137,7 @@ impl Relay {
                 Ok(()) => tally.published += 1,
                 Err(failed) => {
                     tally.failed += 1;
-                    let parked = time.wait_for(self.parks(&event, &failed)).await;
+                    let parked = self.parks(&event, &failed, time).await;
                     // One event that can't be counted or parked must not stop the others.
                     let parked = parked.unwrap_or_else(|error| {
                         tracing::error!(%error, event_id = event.id, "not counted");
@@ -156,17 +156,22 @@ impl Relay {
     }
 
     /// Counts a refusal, and parks an event that was refused too often. A target that is down or full refuses nothing.
-    async fn parks(&self, event: &StoredEvent, failed: &Failed) -> Result<bool, TableError> {
+    async fn parks(
+        &self,
+        event: &StoredEvent,
+        failed: &Failed,
+        time: Time,
+    ) -> Result<bool, TableError> {
         if !failed.is_refusal() {
             return Ok(false);
         }
         let refusals = event.refusals.saturating_add(1);
         if refusals < self.park_after {
-            self.table.note_refusal(event).await?;
+            time.wait_for(self.table.note_refusal(event)).await?;
             return Ok(false);
         }
         let key = (event.aggregate.clone(), event.id.clone());
-        if self.table.park(&key).await? {
+        if self.park(&key, time).await? {
             tracing::error!(event_id = event.id, kind = event.kind, refusals, "parked");
         }
         Ok(true)

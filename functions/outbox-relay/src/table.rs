@@ -6,14 +6,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_config::SdkConfig;
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::error::{DisplayErrorContext, SdkError};
+use aws_sdk_dynamodb::error::{DisplayErrorContext, ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use aws_sdk_dynamodb::types::AttributeValue::{self, N, S};
-use aws_sdk_dynamodb::types::KeysAndAttributes;
+use aws_sdk_dynamodb::types::{
+    KeysAndAttributes, ReturnValuesOnConditionCheckFailure as OnFailure,
+};
 use lambda_idempotency::dynamodb::outbox::{PENDING_BUCKETS, PENDING_INDEX, StoredEvent};
 
-use crate::counts;
 use crate::event::Place;
 
 /// The most keys in one `BatchGetItem`.
@@ -24,6 +25,13 @@ const TRIES: u32 = 5;
 
 /// The number of keys of a bucket that are read at a time.
 const PAGE: i32 = 100;
+
+/// The codes of errors after which nothing was done: a send that is tried again gets others.
+const REFUSALS: [&str; 3] = [
+    "AccessDeniedException",
+    "ResourceNotFoundException",
+    "ValidationException",
+];
 
 pub(crate) type Item = HashMap<String, AttributeValue>;
 
@@ -53,16 +61,28 @@ pub(crate) struct Table {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the outbox table failed: {0}")]
-pub(crate) struct TableError(String);
+#[error("the outbox table failed: {problem}")]
+pub(crate) struct TableError {
+    problem: String,
+    /// What was asked may be done.
+    pub(crate) may_be_done: bool,
+}
 
 impl TableError {
     pub(crate) fn no_answer_in_time() -> Self {
-        Self("it didn't answer before the invocation's end".to_owned())
+        Self::unknown("it didn't answer before the invocation's end".to_owned())
     }
 
     fn of(error: &(impl StdError + 'static)) -> Self {
-        Self(DisplayErrorContext(error).to_string())
+        Self::unknown(DisplayErrorContext(error).to_string())
+    }
+
+    fn unknown(problem: String) -> Self {
+        let may_be_done = true;
+        Self {
+            problem,
+            may_be_done,
+        }
     }
 }
 
@@ -120,7 +140,8 @@ impl Table {
             }
             tokio::time::sleep(Duration::from_millis(50) * 2_u32.pow(round)).await;
         }
-        Err(TableError("it left keys unprocessed: throttled".to_owned()))
+        let problem = "it left keys unprocessed: throttled";
+        Err(TableError::unknown(problem.to_owned()))
     }
 
     /// The pending events of a transaction in an aggregate. This reads all that the table has of the aggregate.
@@ -191,9 +212,12 @@ impl Table {
         done_or_gone(request.send().await)
     }
 
-    /// Takes what can't be published out of the index, until an operator puts it back, and counts it. It doesn't expire. Returns
-    /// whether it was pending.
+    /// Takes what can't be published out of the index, until an operator puts it back. It doesn't expire. Returns whether it was
+    /// pending: also where the answer to an earlier send was lost.
     pub(crate) async fn park(&self, parked: &EventKey) -> Result<bool, TableError> {
+        // In milliseconds: no other call has the same.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = N(now.unwrap_or_default().as_millis().to_string());
         let request = self
             .update(parked)
             .update_expression("SET #parked = :now REMOVE #pending, #expiration")
@@ -201,12 +225,10 @@ impl Table {
             .expression_attribute_names("#parked", "parked_at")
             .expression_attribute_names("#expiration", "expiration")
             .expression_attribute_names("#pending", "pending")
-            .expression_attribute_values(":now", N(seconds(SystemTime::now()).to_string()));
-        let was_pending = is_done(request.send().await)?;
-        if was_pending {
-            counts::parked();
-        }
-        Ok(was_pending)
+            .expression_attribute_values(":now", now.clone())
+            .return_values_on_condition_check_failure(OnFailure::AllOld);
+        let met = met(request.send().await)?;
+        Ok(met.is_none_or(|item| item.get("parked_at") == Some(&now)))
     }
 
     /// Reads a page of the whole table: the events that are parked. An item that is no event stays parked.
@@ -297,16 +319,22 @@ impl Table {
 }
 
 fn done_or_gone<T>(reply: Result<T, SdkError<UpdateItemError>>) -> Result<(), TableError> {
-    is_done(reply).map(|_| ())
+    met(reply).map(drop)
 }
 
-/// A condition that fails says that the event is gone, or was dealt with elsewhere.
-fn is_done<T>(reply: Result<T, SdkError<UpdateItemError>>) -> Result<bool, TableError> {
+/// A condition that fails says that the event is gone, or was dealt with elsewhere. Returns the item that it met, as far as the request
+/// asks for it; `None` where the condition held.
+fn met<T>(reply: Result<T, SdkError<UpdateItemError>>) -> Result<Option<Item>, TableError> {
     match reply {
-        Ok(_) => Ok(true),
+        Ok(_) => Ok(None),
         Err(error) => match error.as_service_error() {
-            Some(failed) if failed.is_conditional_check_failed_exception() => Ok(false),
-            _ => Err(TableError::of(&error)),
+            Some(UpdateItemError::ConditionalCheckFailedException(failed)) => {
+                Ok(Some(failed.item.clone().unwrap_or_default()))
+            }
+            _ => Err(TableError {
+                may_be_done: error.code().is_none_or(|code| !REFUSALS.contains(&code)),
+                ..TableError::of(&error)
+            }),
         },
     }
 }

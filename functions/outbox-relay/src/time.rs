@@ -18,13 +18,13 @@ pub(crate) struct Time {
 }
 
 impl Time {
-    /// A deadline from before the function's start is none: `cargo lambda watch` sends one of 1970.
+    /// A deadline that has passed and is from before the function's start is none: `cargo lambda watch`
+    /// sends one of 1970.
     pub(crate) fn before(deadline: SystemTime, start: SystemTime) -> Self {
-        let left = if deadline < start {
-            ASSUMED
-        } else {
-            let left = deadline.duration_since(SystemTime::now());
-            left.unwrap_or_default()
+        let left = match deadline.duration_since(SystemTime::now()) {
+            Ok(left) => left,
+            Err(_) if deadline < start => ASSUMED,
+            Err(_) => Duration::ZERO,
         };
         let reserve = RESERVE.min(left / 4);
         let now = Instant::now();
@@ -79,5 +79,13 @@ mod tests {
         assert!(!is_used(SystemTime::UNIX_EPOCH + Duration::from_mins(10)));
         assert!(is_used(start + Duration::from_mins(1)));
         assert!(!is_used(SystemTime::now() + Duration::from_mins(1)));
+    }
+
+    #[test]
+    fn a_deadline_to_come_counts_also_where_the_clock_was_put_back() {
+        let left = Duration::from_secs(2);
+        let deadline = SystemTime::now() + left;
+        let time = Time::before(deadline, deadline + Duration::from_hours(1));
+        assert!(time.wait_until <= Instant::now() + left);
     }
 }
