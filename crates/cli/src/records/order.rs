@@ -181,11 +181,6 @@ pub(crate) async fn give(
         return Err(Failure::usage(format!("{words}. Wait until it ends")));
     }
     let is_unread = is_unread_over_http(&id, &order.ending);
-    if is_unread {
-        note(
-            "By its name, the operation is one of the HTTP layer, which can't read this outcome: give --status and --body-file,              unless the handler runs without the layer",
-        );
-    }
     if args.dry_run {
         context.output().report(&report)?;
         return Ok(Exit::Fine);
@@ -234,7 +229,7 @@ fn expired() -> Failure {
     )
 }
 
-/// Tells whether duplicates can't read the outcome, if the operation is one of the HTTP layer.
+/// Tells whether duplicates can't read the outcome, if the operation is one of the HTTP layer; prints so.
 fn is_unread_over_http(id: &RecordId, ending: &Ending) -> bool {
     let Ending::Final {
         status: Status::Completed,
@@ -244,7 +239,14 @@ fn is_unread_over_http(id: &RecordId, ending: &Ending) -> bool {
     else {
         return false;
     };
-    is_http(id) && !is_response(outcome)
+    let is_unread = is_http(id) && !is_response(outcome);
+    if is_unread {
+        note(
+            "By its name, the operation is one of the HTTP layer, which can't read this outcome: give --status and --body-file, \
+             unless the handler runs without the layer",
+        );
+    }
+    is_unread
 }
 
 /// Returns the time at which the lease of an attempt that may still run ends; where another library
