@@ -197,6 +197,35 @@ class OtherPages(unittest.TestCase):
         self.assertLessEqual(needed, variables.keys())
         self.assertEqual(part["Events"]["Daily"]["Properties"]["ScheduleExpression"], function["Events"]["Daily"]["Properties"]["ScheduleExpression"])
 
+    def test_deliveries_of_each_kind_of_source_can_be_held(self):
+        page = (ROOT / "docs/operations/alarms.md").read_text()
+        kinds = re.findall(r"^- \*\*Of (.+?)\*\*(.*(?:\n  .*)*)", re.search(r"^## Hold deliveries\n(.*?)^## ", page, re.MULTILINE | re.DOTALL)[1], re.MULTILINE)
+        self.assertEqual([kind for kind, _ in kinds], ["a mapping", "an API", "asynchronous invocations"])
+        # Of these, Lambda drops the events meanwhile.
+        for _, words in kinds[1:]:
+            self.assertRegex(words, r"events are dropped|drops events")
+
+    def test_what_is_sent_again_is_looked_for_first_and_kept_until_it_is_done(self):
+        page = (ROOT / "docs/operations/alarms.md").read_text()
+        sections = dict(re.findall(r"^### (\w+)\n(.*?)(?=^##)", page + "\n##", re.MULTILINE | re.DOTALL))
+        self.assertRegex(sections["DeadLetters"], r"(?m)^  2\. After .*look for the effect(?s:.*)^  3\.")
+        for name in ("Discarded", "Failed"):
+            self.assertIn("look for effects ([DeadLetters](#deadletters), step 2)", " ".join(sections[name].split()), name)
+        paragraph = next(one for one in sections["Discarded"].split("\n\n") if "event.json" in one)
+        self.assertIn("repeat until `batchItemFailures` is empty; only then delete", " ".join(paragraph.split()))
+
+    def test_each_doctor_of_any_function_names_the_adapters(self):
+        for name in ("alarms", "checklist"):
+            page = (ROOT / f"docs/operations/{name}.md").read_text()
+            line = re.search(r"^idempotency doctor .*--retention 56days.*$", page, re.MULTILINE)[0]
+            for adapter in ("for an API: --adapter http", "for an invocation: --adapter invoke"):
+                self.assertIn(adapter, line, name)
+
+    def test_the_latency_of_each_request_that_completes_a_record_is_asked_for(self):
+        page = (ROOT / "docs/operations/alarms.md").read_text()
+        (requests,) = re.findall(r"^for request in (.*); do\nmetric AWS/DynamoDB SuccessfulRequestLatency .*Value=\$request\ndone$", page, re.MULTILINE)
+        self.assertEqual(requests.split(), ["UpdateItem", "BatchExecuteStatement", "TransactWriteItems"])
+
     def test_each_event_that_a_page_searches_is_logged_at_level_info(self):
         """A healthy function may log nothing else, so that no page searches any message."""
         events = (ROOT / "docs/reference/log-events.md").read_text()

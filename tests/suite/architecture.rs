@@ -6,108 +6,60 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Each room, and what it may import: a room, or single names of it. From the ground up.
-const ROOMS: &[(&str, &[&str])] = &[
+use crate::support::pages::files;
+
+/// Each room, and what it may import: rooms, or single names of one. From the ground up.
+const ROOMS: &[(&str, &str)] = &[
     // Pages of the documentation.
-    ("guide", &[]),
+    ("guide", ""),
     // The error of all that is set up.
-    ("setup", &[]),
-    ("protocol", &["setup"]),
-    ("store", &["protocol"]),
-    ("engine", &["protocol", "store"]),
-    ("idempotency", &["setup", "protocol", "store", "engine"]),
+    ("setup", ""),
+    ("protocol", "setup"),
+    ("store", "protocol"),
+    ("engine", "protocol store"),
+    ("idempotency", "setup protocol store engine"),
     // A store; its outbox hands writes to a claim.
-    (
-        "dynamodb",
-        &["setup", "protocol", "store", "engine::claim::Claim"],
-    ),
-    ("window", &["setup", "protocol", "store"]),
-    ("envelope", &["protocol"]),
+    ("dynamodb", "setup protocol store engine::claim::Claim"),
+    ("window", "setup protocol store"),
+    ("envelope", "protocol"),
+    // An adapter calls the engine. It names the store as a bound, and reports its errors; it never calls it.
     (
         "batch",
-        &[
-            "setup",
-            "protocol",
-            "engine",
-            "idempotency",
-            "envelope",
-            "window",
-            STORE,
-            STORE_ERROR,
-            BOX_ERROR,
-        ],
+        "setup protocol engine idempotency envelope window \
+        store::Store store::StoreError store::BoxError",
     ),
-    ("streams", &["protocol", "batch"]),
+    ("streams", "protocol batch"),
     ("kinesis", STREAM),
     ("dynamodb_streams", STREAM),
     ("kafka", STREAM),
     ("cloudwatch_logs", STREAM),
     ("mq", STREAM),
-    ("s3_events", &["protocol", "batch", "streams", "envelope"]),
+    ("s3_events", "protocol batch streams envelope"),
     // Wraps another source.
-    ("pipes", &["protocol", "batch", "streams", "sqs"]),
+    ("pipes", "protocol batch streams sqs"),
     (
         "invoke",
-        &[
-            "setup",
-            "protocol",
-            "engine",
-            "idempotency",
-            "envelope",
-            STORE,
-            STORE_ERROR,
-            BOX_ERROR,
-        ],
+        "setup protocol engine idempotency envelope store::Store store::StoreError store::BoxError",
     ),
     (
         "sqs",
-        &[
-            "protocol",
-            "engine",
-            "idempotency",
-            "batch",
-            STORE,
-            STORE_ERROR,
-            BOX_ERROR,
-        ],
+        "protocol engine idempotency batch store::Store store::StoreError store::BoxError",
     ),
-    ("http", ADAPTER),
-    ("powertools", &["protocol"]),
-    // Helps to test what stands on all of the others.
+    (
+        "http",
+        "setup protocol engine idempotency store::Store store::StoreError store::BoxError",
+    ),
+    ("powertools", "protocol"),
+    // Helpers to test what stands on all of the others.
     (
         "testing",
-        &[
-            "setup",
-            "protocol",
-            "store",
-            "engine",
-            "idempotency",
-            "dynamodb",
-            "invoke",
-            "sqs",
-            "kinesis",
-            "kafka",
-            "dynamodb_streams",
-        ],
+        "setup protocol store engine idempotency dynamodb invoke sqs \
+        kinesis kafka dynamodb_streams",
     ),
 ];
 
-/// An adapter calls the engine. It names the store as a bound, and reports its errors; it never
-/// calls it.
-const ADAPTER: &[&str] = &[
-    "setup",
-    "protocol",
-    "engine",
-    "idempotency",
-    STORE,
-    STORE_ERROR,
-    BOX_ERROR,
-];
 /// A source of batches: its record, its order, its reply.
-const STREAM: &[&str] = &["protocol", "batch", "streams"];
-const STORE: &str = "store::Store";
-const STORE_ERROR: &str = "store::StoreError";
-const BOX_ERROR: &str = "store::BoxError";
+const STREAM: &str = "protocol batch streams";
 
 /// `test = false` keeps a harness from being compiled for nothing, and would skip tests in silence.
 #[test]
@@ -122,8 +74,7 @@ fn what_has_no_harness_has_no_unit_tests() {
             continue;
         }
         without += 1;
-        let mut files = Vec::new();
-        rust_files(&package.join("src"), &mut files);
+        let mut files = files(&package.join("src"), "rs");
         if package.join("src/lib.rs").exists() && !manifest.contains("[lib]\ntest = false") {
             files = vec![package.join("src/main.rs")];
         }
@@ -138,17 +89,12 @@ fn what_has_no_harness_has_no_unit_tests() {
 #[test]
 fn imports_point_towards_the_protocol() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut files = Vec::new();
-    rust_files(&source, &mut files);
-    let texts: Vec<_> = files
+    let files = files(&source, "rs");
+    let read = |path: &PathBuf| fs::read_to_string(path).unwrap();
+    let texts = files
         .iter()
-        .map(|path| {
-            (
-                path.strip_prefix(&source).unwrap(),
-                fs::read_to_string(path).unwrap(),
-            )
-        })
-        .collect();
+        .map(|path| (path.strip_prefix(&source).unwrap(), read(path)));
+    let texts: Vec<_> = texts.collect();
     let for_tests: Vec<_> = texts
         .iter()
         .flat_map(|(path, text)| test_modules(path, text))
@@ -222,12 +168,8 @@ fn an_import_that_points_the_wrong_way_is_named() {
         ("sns/record.rs", "use std::fmt;", 1),
     ];
     for (path, text, number) in not_allowed {
-        assert_eq!(
-            wrong(path, text).len(),
-            number,
-            "{text}: {:?}",
-            wrong(path, text)
-        );
+        let found = wrong(path, text);
+        assert_eq!(found.len(), number, "{text}: {found:?}");
     }
     assert_eq!(
         wrong("engine/end.rs", "use crate::http::Route;"),
@@ -235,17 +177,6 @@ fn an_import_that_points_the_wrong_way_is_named() {
             "src/engine/end.rs imports crate::http::Route: engine must not know it, only protocol, store"
         ],
     );
-}
-
-fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            rust_files(&path, files);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
-    }
 }
 
 /// The modules that a file declares for tests alone.
@@ -284,17 +215,15 @@ fn wrong_imports(path: &Path, text: &str) -> Vec<String> {
                 .strip_prefix(name)
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
         };
-        below(room) || known.iter().any(|name| below(name))
+        below(room) || known.split_whitespace().any(below)
     };
-    imports(&module, text)
+    let (path, only) = (path.display(), known.replace(' ', ", "));
+    let wrong = imports(&module, text)
         .into_iter()
-        .filter(|import| !may(import))
+        .filter(|import| !may(import));
+    wrong
         .map(|import| {
-            let known = known.join(", ");
-            format!(
-                "src/{} imports crate::{import}: {room} must not know it, only {known}",
-                path.display()
-            )
+            format!("src/{path} imports crate::{import}: {room} must not know it, only {only}")
         })
         .collect()
 }
@@ -325,21 +254,18 @@ fn imports(module: &[String], text: &str) -> Vec<String> {
             let mut rest = &code[at..];
             let mut parent = module;
             while let Some(further) = rest.strip_prefix("super::") {
-                (rest, parent) = (
-                    further,
-                    parent.split_last().map_or(parent, |(_, parent)| parent),
-                );
+                rest = further;
+                parent = parent.split_last().map_or(parent, |(_, parent)| parent);
             }
             if parent.is_empty() {
                 let mut names = Vec::new();
                 expand(rest, "", &mut names);
                 // An inline module's `super` is its own file.
-                let is_room = |name: &String| {
-                    ROOMS
-                        .iter()
-                        .any(|(room, _)| name.split("::").next() == Some(room))
-                };
-                found.extend(names.into_iter().filter(is_room));
+                names.retain(|name| {
+                    let room = name.split("::").next();
+                    ROOMS.iter().any(|(own, _)| room == Some(own))
+                });
+                found.extend(names);
             }
         }
     }

@@ -11,21 +11,27 @@ mod sends;
 mod tokens;
 mod transaction;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::iter;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::builders::{PutBuilder, UpdateBuilder};
 use aws_sdk_dynamodb::types::{AttributeValue, KeyType, Put, Update};
+use futures_util::future::join_all;
 use lambda_idempotency::dynamodb::{DynamoDbError, DynamoDbStore};
 use lambda_idempotency::protocol::record::{Ended, Intervention, Owner, RecordWrite};
 use lambda_idempotency::store::Store;
 use lambda_idempotency::store::transaction::WriteError;
-use lambda_idempotency::{Builder, EpochMillis, Error, Fingerprint, Idempotency, Key, Outcome};
+use lambda_idempotency::testing::ManualClock;
+use lambda_idempotency::{
+    Builder, Claim, EpochMillis, Error, Fingerprint, Idempotency, Key, Outcome, StoreError, Verdict,
+};
 use tokio::time::Instant;
 
+use crate::on_each_server;
+use crate::secrets::Log;
 use crate::support::server::unique;
-use crate::support::{Proxy, Server, VirtualClock};
+use crate::support::{Fault, Proxy, Server, VirtualClock};
 
 /// The handler's own error.
 #[derive(Debug, PartialEq, thiserror::Error)]
@@ -38,11 +44,61 @@ enum Failed {
     Broken,
 }
 
-/// The IAM action that the function lacks.
-fn denied_action(reason: &(dyn std::error::Error + Send + Sync + 'static)) -> Option<&'static str> {
-    match reason.downcast_ref()? {
-        DynamoDbError::AccessDenied { action, .. } => Some(action),
-        _ => None,
+/// The forms in which an outcome is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// A claim, then one transaction with the record and the deposit.
+    Transaction,
+    /// No claim: one transaction.
+    Claimless,
+    /// No claim and no deposit: one conditional write.
+    Alone,
+}
+
+impl Form {
+    const ALL: [Self; 3] = [Self::Transaction, Self::Claimless, Self::Alone];
+    const WITHOUT_A_CLAIM: [Self; 2] = [Self::Claimless, Self::Alone];
+
+    /// Returns the operation that writes the outcome of a new key.
+    fn operation(self) -> &'static str {
+        match self {
+            Self::Transaction | Self::Claimless => "TransactWriteItems",
+            Self::Alone => "PutItem",
+        }
+    }
+
+    /// Returns the amount that a run deposits.
+    fn amount(self) -> i64 {
+        if self == Self::Alone { 0 } else { 5 }
+    }
+
+    fn write(self, bench: &Bench, claim: &Claim) -> Result<(), WriteError> {
+        match self.amount() {
+            0 => Ok(()),
+            amount => claim.write(bench.deposit(amount)),
+        }
+    }
+
+    async fn place(
+        self,
+        bench: &Bench,
+        once: &Idempotency,
+        value: i32,
+    ) -> Result<Outcome<i32>, Error<Failed>> {
+        let once = match self {
+            Self::Transaction => once.clone(),
+            Self::Claimless | Self::Alone => once.claimless(),
+        };
+        once.run(key(), payload(), async |claim| {
+            self.write(bench, &claim)?;
+            Ok(value)
+        })
+        .await
+    }
+
+    async fn assert_places(self, bench: &Bench, once: &Idempotency, value: i32) {
+        let done = self.place(bench, once, value).await.unwrap();
+        assert_eq!(done, Outcome::Executed(value), "{self:?}");
     }
 }
 
@@ -211,29 +267,164 @@ fn number(number: i64) -> AttributeValue {
     AttributeValue::N(number.to_string())
 }
 
-/// The record of a first attempt, which has written it with the outcome `1` and claimed nothing before.
-fn assert_completed_at_once(record: &HashMap<String, AttributeValue>) {
-    for (attribute, value) in [
-        ("status", string("COMPLETED")),
-        ("attempt", number(1)),
-        ("data", string("1")),
-        ("v", number(1)),
-    ] {
-        assert_eq!(record[attribute], value, "{attribute}");
-    }
-    assert!(!record.contains_key("in_progress_expiration"));
-}
-
-/// One of the runs was executed, and all have its outcome.
-fn assert_one_ran(results: Vec<Result<Outcome<i32>, Error<Failed>>>) {
-    let outcomes: Vec<_> = results.into_iter().map(Result::unwrap).collect();
-    let ran = outcomes.iter().filter(|outcome| !outcome.is_replayed());
-    assert_eq!(ran.count(), 1);
-    let first = outcomes[0].get();
-    assert!(outcomes.iter().all(|outcome| outcome.get() == first));
-}
-
 /// A number that a condition met.
 fn met(item: Option<&HashMap<String, AttributeValue>>, attribute: &str) -> i64 {
     item.unwrap()[attribute].as_n().unwrap().parse().unwrap()
+}
+
+on_each_server!(without_a_claim_one_request_does_it_and_a_duplicate_replays);
+async fn without_a_claim_one_request_does_it_and_a_duplicate_replays(server: Server) {
+    for form in Form::WITHOUT_A_CLAIM {
+        let bench = Bench::on(&server).await;
+        let one_request = BTreeMap::from([(form.operation().to_owned(), 1)]);
+        let (log, _capture) = Log::capture();
+        form.assert_places(&bench, &bench.once(), 1).await;
+        assert!(log.text().contains("attempt=1"), "{}", log.text());
+        assert_eq!(bench.proxy.take_counts(), one_request);
+        let again = form.place(&bench, &bench.once(), 2).await.unwrap();
+        assert!(again.is_replayed());
+        assert_eq!(again.into_inner(), 1);
+        assert_eq!(bench.proxy.take_counts(), one_request);
+        assert_eq!(bench.balance().await, form.amount());
+        let record = bench.record().await;
+        for (attribute, value) in [
+            ("status", string("COMPLETED")),
+            ("attempt", number(1)),
+            ("data", string("1")),
+            ("v", number(1)),
+        ] {
+            assert_eq!(record[attribute], value, "{attribute}");
+        }
+        assert!(record.contains_key("validation") && record.contains_key("started_at"));
+        assert!(!record.contains_key("in_progress_expiration"));
+    }
+}
+
+on_each_server!(without_a_claim_of_many_at_once_one_applies);
+async fn without_a_claim_of_many_at_once_one_applies(server: Server) {
+    for form in Form::WITHOUT_A_CLAIM {
+        let bench = Bench::on(&server).await;
+        let once = bench.once();
+        let results = join_all((0..8).map(|value| form.place(&bench, &once, value))).await;
+        let outcomes: Vec<_> = results.into_iter().map(Result::unwrap).collect();
+        let ran = outcomes.iter().filter(|outcome| !outcome.is_replayed());
+        assert_eq!(ran.count(), 1);
+        let first = outcomes[0].get();
+        assert!(outcomes.iter().all(|outcome| outcome.get() == first));
+        assert_eq!(bench.balance().await, form.amount());
+    }
+}
+
+on_each_server!(without_a_claim_an_expired_record_is_replaced);
+async fn without_a_claim_an_expired_record_is_replaced(server: Server) {
+    for form in Form::WITHOUT_A_CLAIM {
+        let bench = Bench::on(&server).await;
+        let clock = ManualClock::default();
+        let builder = bench.builder().clock(clock.clone());
+        let once = builder.retention(Duration::from_hours(1)).build().unwrap();
+        form.assert_places(&bench, &once, 1).await;
+        clock.advance(Duration::from_hours(2));
+        form.assert_places(&bench, &once, 2).await;
+        assert_eq!(bench.balance().await, 2 * form.amount());
+        assert_eq!(bench.record().await["attempt"], number(1));
+    }
+}
+
+on_each_server!(without_a_claim_a_permanent_failure_is_one_write_and_is_replayed);
+async fn without_a_claim_a_permanent_failure_is_one_write_and_is_replayed(server: Server) {
+    for form in Form::WITHOUT_A_CLAIM {
+        let bench = Bench::on(&server).await;
+        let once = bench.once().claimless();
+        let run = async || {
+            let handler = async |claim: Claim| {
+                form.write(&bench, &claim)?;
+                Err::<i32, _>(Failed::Broken)
+            };
+            once.run_with(key(), payload(), handler, |_| Verdict::Fail)
+                .await
+        };
+        assert!(matches!(run().await, Err(Error::Handler(Failed::Broken))));
+        assert_eq!(bench.proxy.take_counts()["PutItem"], 1);
+        assert!(matches!(run().await, Err(Error::Failed(_))));
+        assert_eq!(bench.balance().await, 0);
+    }
+}
+
+on_each_server!(without_a_claim_a_missing_permission_is_named);
+async fn without_a_claim_a_missing_permission_is_named(server: Server) {
+    for form in Form::WITHOUT_A_CLAIM {
+        let bench = Bench::on(&server).await;
+        bench.proxy.inject(form.operation(), Fault::DENY);
+        let denied = form.place(&bench, &bench.once(), 1).await;
+        let Err(Error::NotCommitted(StoreError::Denied(reason))) = denied else {
+            panic!("{denied:?}")
+        };
+        let Some(DynamoDbError::AccessDenied { action, .. }) = reason.downcast_ref() else {
+            panic!("{reason}")
+        };
+        let names_a_check = action.contains("ConditionCheckItem");
+        assert!(action.starts_with("dynamodb:PutItem"), "{action}");
+        assert_eq!(names_a_check, form == Form::Claimless, "{action}");
+    }
+}
+
+on_each_server!(without_a_claim_it_works_in_a_table_with_a_composite_key);
+async fn without_a_claim_it_works_in_a_table_with_a_composite_key(server: Server) {
+    for form in Form::WITHOUT_A_CLAIM {
+        let bench = Bench::on(&server).await;
+        let once = bench.composite().await;
+        // In such a table an update creates the record.
+        for operation in ["TransactWriteItems", "UpdateItem"] {
+            bench.proxy.inject(operation, Fault::LoseReply);
+        }
+        form.assert_places(&bench, &once, 1).await;
+        assert!(form.place(&bench, &once, 2).await.unwrap().is_replayed());
+        assert_eq!(bench.balance().await, form.amount());
+    }
+}
+
+on_each_server!(a_reply_that_is_lost_changes_nothing);
+async fn a_reply_that_is_lost_changes_nothing(server: Server) {
+    for form in Form::ALL {
+        let bench = Bench::on(&server).await;
+        bench.proxy.repeat(form.operation(), Fault::LoseReply, 4);
+        form.assert_places(&bench, &bench.once(), 1).await;
+        assert!(bench.proxy.take_counts()[form.operation()] >= 2);
+        assert_eq!(bench.balance().await, form.amount());
+        let again = form.place(&bench, &bench.once(), 2).await;
+        assert!(again.unwrap().is_replayed());
+    }
+}
+
+on_each_server!(a_reply_that_is_lost_to_the_end_is_settled_by_the_record);
+async fn a_reply_that_is_lost_to_the_end_is_settled_by_the_record(server: Server) {
+    for form in Form::ALL {
+        let bench = Bench::on(&server).await;
+        bench.proxy.repeat(form.operation(), Fault::LoseReply, 500);
+        form.assert_places(&bench, &bench.lasting(3), 1).await;
+        assert_eq!(bench.balance().await, form.amount());
+    }
+}
+
+on_each_server!(a_request_that_is_lost_to_the_end_has_written_nothing_and_a_retry_runs);
+async fn a_request_that_is_lost_to_the_end_has_written_nothing_and_a_retry_runs(server: Server) {
+    for form in Form::ALL {
+        let bench = Bench::on(&server).await;
+        bench
+            .proxy
+            .repeat(form.operation(), Fault::LoseRequest, 500);
+        let lost = form.place(&bench, &bench.lasting(3), 1).await;
+        if form == Form::Alone {
+            // The write that would fence its key off is lost, too.
+            assert!(matches!(lost, Err(Error::OutcomeUnknown(_))), "{lost:?}");
+        } else {
+            assert!(matches!(lost, Err(Error::NotCommitted(_))), "{lost:?}");
+            let record = bench.record().await;
+            let lease = &record["in_progress_expiration"];
+            assert_eq!(lease, &number(0), "the released record is the proof");
+        }
+        bench.proxy.forget();
+        form.assert_places(&bench, &bench.once(), 2).await;
+        assert_eq!(bench.balance().await, form.amount());
+    }
 }

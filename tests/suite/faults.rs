@@ -450,9 +450,9 @@ async fn a_group_that_failed_tells_each_of_its_members_once(server: Server) {
         let expiration = (now + Duration::from_hours(1)).ceil_seconds();
         NewClaim::new(id, owner, now, now + Duration::from_mins(1), expiration)
     });
-    for _ in 0..3 {
-        bench.proxy.inject("BatchExecuteStatement", Fault::INTERNAL);
-    }
+    bench
+        .proxy
+        .repeat("BatchExecuteStatement", Fault::INTERNAL, 3);
     let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
     for answer in once
         .store()

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::support::pages::files;
+
 mod alarms;
 mod errors;
 mod guide;
@@ -19,29 +21,28 @@ fn read(path: &str) -> String {
 
 /// The files of these folders, without their tests.
 fn sources(folders: &[&str]) -> Vec<(PathBuf, String)> {
-    let mut files = Vec::new();
-    for folder in folders {
-        collect(&root().join(folder), &mut files);
-    }
-    assert!(!files.is_empty(), "{folders:?}");
-    files
+    let folders = folders.iter().map(|folder| root().join(folder));
+    let paths = folders.flat_map(|folder| files(&folder, "rs"));
+    let is_test = |path: &Path| path.with_extension("").iter().any(|part| part == "tests");
+    let code = paths.filter(|path| !is_test(path.strip_prefix(root()).unwrap()));
+    code.map(|path| {
+        let text = fs::read_to_string(&path).unwrap();
+        let code = text.split("\nmod tests {").next().unwrap_or_default();
+        (path, code.to_owned())
+    })
+    .collect()
 }
 
-fn collect(folder: &Path, files: &mut Vec<(PathBuf, String)>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let is_test = path.file_stem().is_some_and(|name| name == "tests");
-        if is_test {
-            continue;
-        }
-        if path.is_dir() {
-            collect(&path, files);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = fs::read_to_string(&path).unwrap();
-            let code = text.split("\nmod tests {").next().unwrap_or_default();
-            files.push((path, code.to_owned()));
-        }
-    }
+/// The codes that a function has, from its head on.
+pub(crate) fn codes(path: &str, head: &str) -> Vec<String> {
+    let text = read(path);
+    let (_, body) = text.split_once(head).unwrap();
+    let (body, _) = body.split_once("\n    }\n").unwrap();
+    let is_code = |word: &&str| word.chars().all(|c| c.is_ascii_alphabetic() || c == '_');
+    let words = body.split('"').skip(1).step_by(2).filter(is_code);
+    let found: Vec<_> = words.map(str::to_owned).collect();
+    assert!(found.len() > 3, "{path}: {found:?}");
+    found
 }
 
 /// The sections of a page: heading, and what stands below it, up to the next heading of this level

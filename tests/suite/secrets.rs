@@ -10,7 +10,6 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 mod canary;
-mod codes;
 mod engine;
 mod http;
 mod items;

@@ -1,23 +1,17 @@
 //! Streams read by an event source mapping: random failures, crashes, duplicates and lost checkpoints, and each movement takes effect once.
 //!
-//! A run prints its seed. `SHARDS_SEED=4711 cargo test --test suite -- --nocapture shards::` repeats it; only a run in memory, whose
-//! time is tokio's, repeats it step by step.
+//! A run prints its seed. `SHARDS_SEED=4711 cargo test --test suite -- --nocapture shards::` repeats it step by step: its store is in
+//! memory, and its time is tokio's.
 
 mod environment;
 mod judge;
 mod poller;
 
-use std::time::Duration;
-
 use fastrand::Rng;
-use lambda_idempotency::store::MemoryStore;
 use serde_json::json;
 
-use crate::on_each_server;
-use crate::support::Server;
-use crate::support::shards::{DataStream, Discarded, Mapping, Record, Why};
-use environment::{Crash, Environments, Plan};
-use judge::{Ledger, ids_of};
+use crate::support::shards::{DataStream, Mapping, Record};
+use environment::Environments;
 
 const SHARDS: usize = 8;
 const MOVEMENTS: usize = 500;
@@ -51,8 +45,15 @@ fn movements(dice: &mut Rng) -> DataStream {
     stream
 }
 
-/// Reads the stream by two mappings at once, as happens when a mapping is made anew while the old one still runs. Both lose checkpoints.
-async fn read_twice(environments: &Environments, stream: &DataStream, seed: u64) -> Vec<Discarded> {
+/// Crashes come at any moment. An effect whose completion was cut off is repeated; nothing else is.
+///
+/// The stream is read by two mappings at once, as happens when a mapping is made anew while the old one still runs. Both lose
+/// checkpoints.
+#[tokio::test(start_paused = true)]
+async fn a_crash_at_any_moment_repeats_only_effects_that_it_could_not_note() {
+    let seed = seed();
+    let stream = movements(&mut Rng::with_seed(seed));
+    let environments = Environments::new(seed);
     let mapping = |batch_size, parallelization_factor, salt| Mapping {
         batch_size,
         parallelization_factor,
@@ -62,107 +63,12 @@ async fn read_twice(environments: &Environments, stream: &DataStream, seed: u64)
     };
     let function = async |batch: &[Record]| environments.invoke(batch).await;
     let (one, other) = (mapping(40, 2, 1), mapping(25, 1, 2));
-    let (mut discarded, more) =
-        tokio::join!(one.read(stream, &function), other.read(stream, &function));
-    discarded.extend(more);
-    discarded
-}
-
-/// Crashes come while no effect waits for its completion: there is nothing that an attempt could not note.
-#[tokio::test(start_paused = true)]
-async fn in_memory_each_movement_is_booked_exactly_once_in_the_order_of_its_key() {
-    let seed = seed();
-    let stream = movements(&mut Rng::with_seed(seed));
-    let plan = Plan {
-        crash: Crash::AtRest,
-        ..Plan::default()
-    };
-    let environments = Environments::new(MemoryStore::new(), plan, seed);
-    let discarded = read_twice(&environments, &stream, seed).await;
-    assert_eq!(discarded, []);
+    let discarded = tokio::join!(one.read(&stream, &function), other.read(&stream, &function));
+    assert_eq!(discarded, (vec![], vec![]));
     let ledger = environments.ledger();
     ledger.print();
     ledger.assert_disturbed();
     ledger.assert_each_at_least_once(&stream);
-    ledger.assert_each_at_most_once();
-    ledger.assert_in_order(&stream);
-}
-
-/// Crashes come at any moment. An effect whose completion was cut off is repeated; nothing else is.
-#[tokio::test(start_paused = true)]
-async fn in_memory_a_crash_at_any_moment_repeats_only_effects_that_it_could_not_note() {
-    let seed = seed();
-    let stream = movements(&mut Rng::with_seed(seed));
-    let environments = Environments::new(MemoryStore::new(), Plan::default(), seed);
-    let discarded = read_twice(&environments, &stream, seed).await;
-    assert_eq!(discarded, []);
-    judge_crashes(environments.ledger(), &stream);
-}
-
-on_each_server!(a_crash_at_any_moment_repeats_only_effects_that_it_could_not_note);
-async fn a_crash_at_any_moment_repeats_only_effects_that_it_could_not_note(server: Server) {
-    let seed = seed();
-    let stream = movements(&mut Rng::with_seed(seed));
-    let environments = Environments::new(server.store().await, Plan::default(), seed);
-    let mapping = Mapping {
-        batch_size: 12,
-        bisect_batch_on_function_error: true,
-        forgets: Some(seed),
-        ..Mapping::default()
-    };
-    let function = async |batch: &[Record]| environments.invoke(batch).await;
-    let discarded = mapping.read(&stream, &function).await;
-    assert_eq!(discarded, []);
-    judge_crashes(environments.ledger(), &stream);
-}
-
-fn judge_crashes(ledger: &Ledger, stream: &DataStream) {
-    ledger.print();
-    ledger.assert_disturbed();
-    ledger.assert_each_at_least_once(stream);
     ledger.assert_repeated_by_crashes_alone();
-    ledger.assert_in_order(stream);
-}
-
-/// Bounded retries: what is not booked is discarded, by its number.
-#[tokio::test(start_paused = true)]
-async fn in_memory_what_bounded_retries_do_not_book_is_in_the_list_of_the_discarded() {
-    let seed = seed();
-    let stream = movements(&mut Rng::with_seed(seed));
-    let plan = Plan {
-        crash: Crash::Never,
-        poison_every: Some(100),
-        ..Plan::default()
-    };
-    let environments = Environments::new(MemoryStore::new(), plan, seed);
-    let mapping = Mapping {
-        batch_size: 20,
-        maximum_retry_attempts: Some(20),
-        pause: Duration::from_millis(10),
-        ..Mapping::default()
-    };
-    let function = async |batch: &[Record]| environments.invoke(batch).await;
-    let discarded = mapping.read(&stream, &function).await;
-    assert!(
-        discarded
-            .iter()
-            .all(|part| part.why == Why::RetriesExhausted)
-    );
-    let discarded = ids_of(discarded.iter().flat_map(|part| &part.records));
-    let ledger = environments.ledger();
-    ledger.print();
-    ledger.assert_each_at_most_once();
-    let booked = ledger.booked();
-    for id in ids_of(stream.records()) {
-        assert!(
-            booked.contains(&id) || discarded.contains(&id),
-            "{id} is lost"
-        );
-    }
-    for poison in (0..MOVEMENTS).step_by(100).map(|n| format!("m-{n:04}")) {
-        assert!(
-            discarded.contains(&poison) && !booked.contains(&poison),
-            "{poison}"
-        );
-    }
+    ledger.assert_in_order(&stream);
 }

@@ -140,6 +140,15 @@ async fn deliver(
     failures.map(|failure| failure.item_identifier).collect()
 }
 
+/// Delivers a batch, of which the worker is to ask for these messages again.
+async fn reports(
+    worker: &mut impl Worker,
+    messages: impl IntoIterator<Item = Value>,
+    expected: &[&str],
+) {
+    assert_eq!(deliver(worker, messages).await, expected);
+}
+
 const NOTHING: [&str; 0] = [];
 
 on_each_server!(a_batch_that_comes_twice_takes_effect_once);
@@ -203,10 +212,7 @@ async fn without_a_setting_an_outcome_is_kept_for_seven_days(server: Server) {
         .settings(|settings| settings.single_writes = true)
         .handler(|_| async { Ok(()) });
     let mut grouped = charge(&once).handler(|_| async { Ok(()) });
-    assert_eq!(
-        deliver(&mut single, [payment("m-1", "p-1", 5)]).await,
-        NOTHING
-    );
+    reports(&mut single, [payment("m-1", "p-1", 5)], &[]).await;
     let pair = [payment("m-2", "p-2", 5), payment("m-3", "p-3", 5)];
     assert_eq!(deliver(&mut grouped, pair).await, NOTHING);
     assert_eq!(days(&server, &table).await, [7, 7, 7]);

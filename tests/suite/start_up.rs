@@ -62,6 +62,12 @@ async fn each_error_of_a_start_up_is_printed_as_what_it_says() {
         of(store.clone()),
         of(store.layout(|layout| layout.status = "data".into())),
     );
+    let config = aws_sdk_dynamodb::Config::builder().behavior_version_latest();
+    let config = config.region(Region::from_static("eu-central-1"));
+    let store = DynamoDbStore::new(Client::from_conf(config.build()), "idempotency");
+    let s3 = aws_sdk_s3::Config::builder().behavior_version_latest();
+    let s3 = aws_sdk_s3::Client::from_conf(s3.build());
+    let bucket = of(store.outcome_bucket(s3, "outcomes", "kept/"));
     let unnamed = Idempotency::builder(MemoryStore::new()).build();
     let named = Idempotency::builder(MemoryStore::new()).namespace("shop");
     let layer = IdempotencyLayer::unscoped(named.build().unwrap());
@@ -78,6 +84,7 @@ async fn each_error_of_a_start_up_is_printed_as_what_it_says() {
             printed(nowhere.unwrap_err()),
             "set the environment variable AWS_REGION",
         ),
+        (printed(bucket.unwrap_err()), "the S3 client has no region"),
         (
             printed("detail".parse::<Pointer>().unwrap_err()),
             "it starts with `/`",

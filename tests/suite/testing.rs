@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tower::{ServiceBuilder, ServiceExt};
 
 use crate::on_each_server;
-use crate::support::Server;
+use crate::support::{Server, alone};
 
 fn engine_of(namespace: &str) -> Builder {
     Idempotency::builder(MemoryStore::new()).namespace(namespace)
@@ -389,4 +389,18 @@ async fn the_events_of_each_source_are_recognised_as_retries() {
     let rest = headers.rest_api().unwrap();
     assert_eq!(rest.multi_value_headers.get_all("accept").iter().count(), 2);
     assert_eq!(rest.headers["accept"], "b");
+}
+
+#[tokio::test]
+async fn a_claim_for_a_test_is_protected_whatever_the_environment_says() {
+    if alone::child().is_none() {
+        let test = concat!(
+            module_path!(),
+            "::a_claim_for_a_test_is_protected_whatever_the_environment_says"
+        );
+        alone::run(test, "switched off", &[("IDEMPOTENCY_DISABLED", "true")]);
+        return;
+    }
+    let claim = TestClaim::new(Key::new("charge", "A-17")).attempt(2);
+    assert_eq!(claim.claim().await.unwrap().attempt(), 2);
 }

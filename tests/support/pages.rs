@@ -1,6 +1,20 @@
 //! Pages of `docs/` that name tests: one that names a test that is gone promises what nobody checks.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// The files with this extension in a folder, and in those below it.
+pub fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            found.extend(files(&path, extension));
+        } else if path.extension().is_some_and(|own| own == extension) {
+            found.push(path);
+        }
+    }
+    found
+}
 
 /// Asserts that each `module::…::test` that a page names exists in this folder, and returns their number. A name that begins with no
 /// module of the folder is no test's.

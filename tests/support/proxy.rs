@@ -26,7 +26,7 @@ mod forward;
 
 pub use fault::Fault;
 
-use fault::{Part, cancelled, response, service_error, unprocessed};
+use fault::{Part, cancelled, response, service_error};
 use forward::forward;
 
 /// Somebody who sees every exchange, and may meddle with it.
@@ -305,7 +305,6 @@ async fn meet(fault: Fault, exchange: Exchange) -> Reply {
         Fault::Reply(body) => Ok(Response::new(Full::new(Bytes::from_static(
             body.as_bytes(),
         )))),
-        Fault::Unprocessed => Ok(unprocessed(&exchange.json()?)),
         Fault::Answer { status, code } => Ok(service_error(status, code)),
         Fault::Cancel(reasons) => Ok(cancelled(reasons)),
     }

@@ -3,14 +3,36 @@
 //!
 //! These need `POWERTOOLS_PYTHON`, which `scripts/with powertools -- …` sets, and fail without it.
 
+use std::future::{Ready, ready};
+use std::io::Error as HandlerError;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::dynamodb::DynamoDbStore;
-use lambda_idempotency::{Builder, Idempotency, Key, powertools};
-use serde_json::Value;
+use lambda_idempotency::{Builder, Claim, Error, Fingerprint, Idempotency, Key, powertools};
+use serde_json::{Value, json};
 
 use crate::support::Server;
+
+/// Declares a test of what both sides share, on each server there is. The function's process keeps real time.
+macro_rules! on_both {
+    ($name:ident) => {
+        mod $name {
+            use crate::real_powertools::Shared;
+            use crate::support::Server;
+
+            #[tokio::test]
+            async fn dynoxide() {
+                super::$name(Shared::on(&Server::dynoxide().await).await).await;
+            }
+
+            #[tokio::test]
+            async fn dynamodb_local() {
+                super::$name(Shared::on(&Server::dynamodb_local().await).await).await;
+            }
+        }
+    };
+}
 
 mod behaviour;
 mod keys;
@@ -30,6 +52,11 @@ const PREFIX: &str = "charges";
 /// A payment's key, as the Python function makes it.
 fn charge(selected: impl Into<Value>) -> Option<Key> {
     powertools::id(PREFIX, selected).map(|id| Key::raw("charge", id))
+}
+
+/// A handler that is not to be called.
+fn it_ran<T>(_: Claim) -> Ready<Result<T, HandlerError>> {
+    ready(Err(HandlerError::other("it ran")))
 }
 
 /// A table, an engine on it, and a Python function on it.
@@ -60,6 +87,53 @@ impl Shared {
     /// Its own process: it remembers nothing of another.
     async fn function(&self) -> Function {
         Function::start(&self.server, &self.table).await
+    }
+
+    /// A function whose key is what this expression selects.
+    async fn keyed_by(&self, expression: &str) -> Function {
+        let config = json!({ "event_key_jmespath": expression });
+        self.function().await.with("config", config)
+    }
+
+    /// A function that compares the amounts of payloads.
+    async fn validating(&self) -> Function {
+        let config = json!({"payload_validation_jmespath": "amount"});
+        self.function().await.with("config", config)
+    }
+
+    /// Runs here and ends with this result.
+    async fn done(
+        &self,
+        key: Option<Key>,
+        fingerprint: impl Into<Option<Fingerprint>>,
+        result: impl Into<Value>,
+    ) {
+        let result: Value = result.into();
+        let handler = |_| ready(Ok::<_, HandlerError>(result));
+        let ran = self.engine().run(key, fingerprint, handler).await;
+        assert!(!ran.unwrap().is_replayed());
+    }
+
+    /// A run here is given this result, and no handler is called.
+    async fn replays(
+        &self,
+        key: Option<Key>,
+        fingerprint: impl Into<Option<Fingerprint>>,
+        result: impl Into<Value>,
+    ) {
+        let result: Value = result.into();
+        let ran = self.engine().run(key, fingerprint, it_ran::<Value>).await;
+        assert_eq!(ran.unwrap().into_inner(), result);
+    }
+
+    /// A run here is refused, with the seconds that another attempt's lease lasts.
+    async fn in_flight(&self, order: &str) -> u64 {
+        let (once, key) = (self.engine(), charge(order));
+        let ran = once.run(key, None, it_ran::<Value>).await;
+        let Err(Error::InFlight { lease, .. }) = ran else {
+            panic!("{ran:?}")
+        };
+        lease.as_secs()
     }
 
     /// The lease of the only record ended so long ago.

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use super::payments_worker::{batch, failed};
 use crate::support::gateway::order;
 use crate::support::gateway::{Gateway, Response};
-use crate::support::lambda::{Function, Reply, Sandbox, text};
+use crate::support::lambda::{Function, Item, Reply, Sandbox, text};
 use crate::support::{Fault, Proxy, QueueApi, Server, Stream};
 
 mod batches;
@@ -175,101 +176,75 @@ async fn an_order_becomes_one_payment_however_often_each_step_is_repeated() {
     path.assert_one(1).await;
 }
 
-/// The API is killed where this fault holds it; after its lease a retry goes on. `replays` where the order was placed before.
-async fn the_api_is_killed(operation: &str, fault: Fault, replays: bool) {
-    let mut path = Path::new().await;
-    let (proxy, doomed) = path.orders.behind_a_proxy().await;
-    proxy.inject(operation, fault);
-    let mut doomed = doomed.start().await;
-    doomed.begin(Path::request("cart-1")).await;
-    proxy.held().await;
-    doomed.kill();
+/// The API is killed where a fault holds it. After its lease a retry goes on, or replays where the order was placed before.
+#[tokio::test(flavor = "multi_thread")]
+async fn wherever_the_api_is_killed_a_retry_finds_all_or_nothing_written() {
+    let points = [
+        ("PutItem", Fault::Delay(FOREVER), false),
+        ("PutItem", Fault::SlowReply(FOREVER), false),
+        ("TransactWriteItems", Fault::Delay(FOREVER), false),
+        ("TransactWriteItems", Fault::SlowReply(FOREVER), true),
+    ];
+    join_all(points.map(|(operation, fault, replays)| async move {
+        let at = format!("{operation} {fault:?}");
+        let mut path = Path::new().await;
+        let (proxy, doomed) = path.orders.behind_a_proxy().await;
+        proxy.inject(operation, fault);
+        let mut doomed = doomed.start().await;
+        doomed.begin(Path::request("cart-1")).await;
+        proxy.held().await;
+        doomed.kill();
 
-    let left = path.orders.records().await;
-    if let Some(claimed) = left
-        .iter()
-        .find(|record| text(record, "status") == "INPROGRESS")
-    {
-        assert!(
-            path.orders.effects().await.is_empty(),
-            "nothing without its record"
-        );
-        path.orders.end_lease(claimed).await;
-    }
-    let retried = path.place("cart-1").await;
-    assert_eq!(
-        (retried.status, retried.is_replayed()),
-        (201, replays),
-        "{}",
-        retried.answer
-    );
-    let mut relay = path.relay.start().await;
-    assert_eq!(path.relay(&mut relay).await, json!([]));
-    assert_eq!(path.work().await, NONE);
-    path.assert_one(1).await;
-}
-
-#[tokio::test]
-async fn the_api_killed_before_its_claim_leaves_nothing() {
-    the_api_is_killed("PutItem", Fault::Delay(FOREVER), false).await;
-}
-
-#[tokio::test]
-async fn the_api_killed_after_its_claim_is_succeeded_after_its_lease() {
-    the_api_is_killed("PutItem", Fault::SlowReply(FOREVER), false).await;
-}
-
-#[tokio::test]
-async fn the_api_killed_before_its_transaction_has_written_nothing() {
-    the_api_is_killed("TransactWriteItems", Fault::Delay(FOREVER), false).await;
-}
-
-#[tokio::test]
-async fn the_api_killed_after_its_transaction_has_written_everything() {
-    the_api_is_killed("TransactWriteItems", Fault::SlowReply(FOREVER), true).await;
+        let left = path.orders.records().await;
+        let is_claimed = |record: &&Item| text(record, "status") == "INPROGRESS";
+        if let Some(claimed) = left.iter().find(is_claimed) {
+            let orders = path.orders.effects().await;
+            assert!(orders.is_empty(), "{at}: nothing without its record");
+            path.orders.end_lease(claimed).await;
+        }
+        let retried = path.place("cart-1").await;
+        let answered = (retried.status, retried.is_replayed());
+        assert_eq!(answered, (201, replays), "{at}: {}", retried.answer);
+        let mut relay = path.relay.start().await;
+        assert_eq!(path.relay(&mut relay).await, json!([]), "{at}");
+        assert_eq!(path.work().await, NONE, "{at}");
+        path.assert_one(1).await;
+    }))
+    .await;
 }
 
 /// The relay is killed where a fault holds it, at the queue or at the table; another gets the batch again.
-async fn the_relay_is_killed(at_queue: bool, operation: &str, fault: Fault, sends: usize) {
-    let mut path = Path::new().await;
-    path.place("cart-1").await;
-    let (table_wire, doomed) = path.relay.behind_a_proxy().await;
-    let wire = if at_queue {
-        path.queue_wire.clone()
-    } else {
-        table_wire
-    };
-    wire.inject(operation, fault);
-    let mut doomed = doomed.start().await;
-    doomed.begin(path.stream.event().await).await;
-    wire.held().await;
-    doomed.kill();
-    path.collect();
+#[tokio::test(flavor = "multi_thread")]
+async fn wherever_the_relay_is_killed_an_event_has_one_id_however_often_it_is_published() {
+    let points = [
+        ("SendMessage", Fault::Delay(FOREVER), 1),
+        ("SendMessage", Fault::SlowReply(FOREVER), 2),
+        ("UpdateItem", Fault::Delay(FOREVER), 2),
+        ("UpdateItem", Fault::SlowReply(FOREVER), 1),
+    ];
+    join_all(points.map(|(operation, fault, sends)| async move {
+        let at = format!("{operation} {fault:?}");
+        let mut path = Path::new().await;
+        path.place("cart-1").await;
+        let (table_wire, doomed) = path.relay.behind_a_proxy().await;
+        let wire = match operation {
+            "SendMessage" => path.queue_wire.clone(),
+            _ => table_wire,
+        };
+        wire.inject(operation, fault);
+        let mut doomed = doomed.start().await;
+        doomed.begin(path.stream.event().await).await;
+        wire.held().await;
+        doomed.kill();
+        path.collect();
 
-    let mut relay = path.relay.start().await;
-    assert_eq!(path.relay(&mut relay).await, json!([]));
-    assert_eq!(path.work().await, NONE);
-    path.assert_one(sends).await;
-}
-
-#[tokio::test]
-async fn the_relay_killed_before_it_publishes_is_succeeded() {
-    the_relay_is_killed(true, "SendMessage", Fault::Delay(FOREVER), 1).await;
-}
-
-#[tokio::test]
-async fn the_relay_killed_after_it_published_publishes_again_under_the_same_id() {
-    the_relay_is_killed(true, "SendMessage", Fault::SlowReply(FOREVER), 2).await;
-}
-
-#[tokio::test]
-async fn the_relay_killed_before_its_mark_publishes_again_under_the_same_id() {
-    the_relay_is_killed(false, "UpdateItem", Fault::Delay(FOREVER), 2).await;
-}
-
-#[tokio::test]
-async fn the_relay_killed_after_its_mark_does_not_publish_again() {
-    the_relay_is_killed(false, "UpdateItem", Fault::SlowReply(FOREVER), 1).await;
+        let mut relay = path.relay.start().await;
+        assert_eq!(path.relay(&mut relay).await, json!([]), "{at}");
+        assert_eq!(path.work().await, NONE, "{at}");
+        assert_eq!(path.sent.len(), sends, "{at}");
+        path.assert_one(sends).await;
+    }))
+    .await;
 }
 
 #[tokio::test]

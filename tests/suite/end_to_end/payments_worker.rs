@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::lambda::{Function, Reply, Sandbox, number, text};
+use crate::support::lambda::{Function, Reply, Sandbox, text};
 use crate::support::provider::Provider;
 
 /// Longer than any test: a payment that sleeps so long before its effect never gets there.
@@ -114,32 +114,6 @@ async fn of_two_processes_with_one_payment_one_makes_it() {
 
     assert_eq!(failed(loser.invoke(one_payment()).await), NONE);
     assert_eq!(function.effects().await.len(), 1);
-}
-
-#[tokio::test]
-async fn a_process_killed_between_claim_and_effect_is_succeeded_after_its_lease() {
-    let function = Function::payments_worker().await;
-    let mut doomed = function.slow(FOREVER).start().await;
-    let mut successor = function.start().await;
-
-    doomed.begin(one_payment()).await;
-    let left = function.claimed_by_attempt(1).await;
-    doomed.kill();
-
-    assert_eq!(failed(successor.invoke(one_payment()).await), ["message-0"]);
-    assert!(function.effects().await.is_empty());
-    assert_eq!(
-        function.record().await,
-        left,
-        "a refused duplicate changes nothing"
-    );
-
-    function.end_lease(&left).await;
-    assert_eq!(failed(successor.invoke(one_payment()).await), NONE);
-    assert_eq!(function.effects().await.len(), 1);
-    let record = function.record().await;
-    assert_eq!(text(&record, "status"), "COMPLETED");
-    assert_eq!(number(&record, "attempt"), 2);
 }
 
 #[tokio::test]

@@ -76,30 +76,6 @@ async fn a_record_that_is_no_movement_is_the_checkpoint_and_stops_its_key_alone(
     assert_eq!(booked, ["m-1", "m-3"]);
 }
 
-#[tokio::test]
-async fn a_process_killed_before_its_effect_is_succeeded_after_its_lease() {
-    let function = Function::stock_movements().await;
-    let mut stream = DataStream::new("movements", 1);
-    stream.put("tea", &movement("m-1", "tea", 5));
-    let event = event(&stream.shards[0]);
-    let slow = function.with("MOVEMENT_DELAY_MS", FOREVER);
-    let mut doomed = slow.start().await;
-
-    doomed.begin(event.clone()).await;
-    let left = function.claimed_by_attempt(1).await;
-    doomed.kill();
-
-    let mut successor = function.start().await;
-    assert_eq!(failed(successor.invoke(event.clone()).await).len(), 1);
-    assert_eq!(entries(&function).await, BTreeMap::new());
-    function.end_lease(&left).await;
-    assert_eq!(failed(successor.invoke(event).await), NONE);
-    assert_eq!(
-        entries(&function).await,
-        BTreeMap::from([("m-1".to_owned(), 1)])
-    );
-}
-
 /// The processes of a function behind its mapping, some of which are killed.
 struct Processes {
     function: Function,

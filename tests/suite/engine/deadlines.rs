@@ -77,9 +77,10 @@ async fn an_engine_warns_once_of_unknown_deadlines_and_says_what_it_does() {
         assert!(line.contains(said), "{said} is not in {line}");
     }
 
-    let _ = bench_with(|builder| builder)
+    let _ = bench_with(|builder| builder.renewed_lease(Duration::from_secs(30)))
         .once
         .deadline(OF_CARGO_LAMBDA.into());
+    assert!(log.text().contains("lease_ms=30000"), "{}", log.text());
     assert_eq!(warnings(&log), 2, "another engine warns for itself");
 }
 
@@ -114,6 +115,7 @@ async fn an_engine_in_lambda_warns_once_of_a_deadline_that_nobody_binds() {
             }
             "zero" => bench.once.deadline(SystemTime::UNIX_EPOCH),
             "watched" => bench.once.deadline(OF_CARGO_LAMBDA.into()),
+            "renewed" => bench_with(|builder| builder.renewed_lease(LEASE)).once,
             _ => bench.once.clone(),
         };
         for order in 0..3 {
@@ -133,6 +135,7 @@ async fn an_engine_in_lambda_warns_once_of_a_deadline_that_nobody_binds() {
         ("forgotten", &api, 1),
         ("zero", &name, 1),
         ("bound", &name, 0),
+        ("renewed", &name, 0),
         // The other warning has said so.
         ("watched", &name, 0),
     ] {

@@ -2,55 +2,16 @@
 
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use lambda_idempotency::store::transaction::Write;
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{
-    AtDeadline, Claim, Clock, Error, Fingerprint, Idempotency, Outcome, StoreError, Verdict,
+    AtDeadline, Claim, Clock, Error, Fingerprint, Outcome, StoreError, Verdict,
 };
 
-use super::{
-    Bench, Failed, assert_completed_at_once, assert_one_ran, denied_action, key, number, payload,
-    string,
-};
+use super::Form::Claimless;
+use super::{Bench, Failed, key, number, payload, string};
 use crate::on_each_server;
-use crate::secrets::Log;
 use crate::support::{Begun, Fault, Server, VirtualClock};
-
-async fn deposit(
-    bench: &Bench,
-    once: &Idempotency,
-    value: i32,
-) -> Result<Outcome<i32>, Error<Failed>> {
-    once.claimless()
-        .run(key(), payload(), async |claim| {
-            claim.write(bench.deposit(5))?;
-            Ok(value)
-        })
-        .await
-}
-
-async fn assert_deposits(bench: &Bench, once: &Idempotency, value: i32) {
-    let done = deposit(bench, once, value).await.unwrap();
-    assert_eq!(done, Outcome::Executed(value));
-}
-
-on_each_server!(one_request_does_it_and_a_duplicate_replays);
-async fn one_request_does_it_and_a_duplicate_replays(server: Server) {
-    let bench = Bench::on(&server).await;
-    let (log, _capture) = Log::capture();
-    assert_deposits(&bench, &bench.once(), 1).await;
-    assert!(log.text().contains("attempt=1"), "{}", log.text());
-    assert_eq!(bench.proxy.take_total(), 1);
-    let again = deposit(&bench, &bench.once(), 2).await.unwrap();
-    assert!(again.is_replayed());
-    assert_eq!(again.into_inner(), 1);
-    assert_eq!(bench.proxy.take_total(), 1);
-    assert_eq!(bench.balance().await, 5);
-    let record = bench.record().await;
-    assert_completed_at_once(&record);
-    assert!(record.contains_key("validation") && record.contains_key("started_at"));
-}
 
 on_each_server!(a_success_that_is_not_final_is_handed_out_and_writes_nothing);
 async fn a_success_that_is_not_final_is_handed_out_and_writes_nothing(server: Server) {
@@ -65,14 +26,14 @@ async fn a_success_that_is_not_final_is_handed_out_and_writes_nothing(server: Se
         .await;
     assert_eq!(busy.unwrap(), Outcome::Executed(503));
     assert_eq!(bench.balance().await, 0);
-    assert_deposits(&bench, &bench.once(), 200).await;
+    Claimless.assert_places(&bench, &bench.once(), 200).await;
     assert_eq!(bench.balance().await, 5);
 }
 
 on_each_server!(both_forms_understand_each_others_records);
 async fn both_forms_understand_each_others_records(server: Server) {
     let bench = Bench::on(&server).await;
-    deposit(&bench, &bench.once(), 1).await.unwrap();
+    Claimless.place(&bench, &bench.once(), 1).await.unwrap();
     let claimed = bench
         .once()
         .run(key(), payload(), async |_| Ok::<_, Failed>(2))
@@ -90,21 +51,12 @@ async fn both_forms_understand_each_others_records(server: Server) {
     assert!(matches!(other, Err(Error::Mismatch)));
 }
 
-on_each_server!(of_many_at_once_one_applies);
-async fn of_many_at_once_one_applies(server: Server) {
-    let bench = Bench::on(&server).await;
-    let once = bench.once();
-    let results = join_all((0..8).map(|value| deposit(&bench, &once, value))).await;
-    assert_one_ran(results);
-    assert_eq!(bench.balance().await, 5);
-}
-
 on_each_server!(a_claim_in_progress_is_in_flight);
 async fn a_claim_in_progress_is_in_flight(server: Server) {
     let bench = Bench::on(&server).await;
     let claimed = bench.once();
     let outer = claimed.run(key(), payload(), async |_| {
-        let inner = deposit(&bench, &bench.once(), 1).await;
+        let inner = Claimless.place(&bench, &bench.once(), 1).await;
         assert!(matches!(inner, Err(Error::InFlight { .. })), "{inner:?}");
         Ok::<_, Failed>(7)
     });
@@ -121,30 +73,13 @@ async fn a_released_record_is_taken_on_its_version(server: Server) {
         .await;
     failed.unwrap_err();
     bench.proxy.take_total();
-    assert_deposits(&bench, &bench.once(), 1).await;
+    Claimless.assert_places(&bench, &bench.once(), 1).await;
     assert_eq!(bench.proxy.take_counts()["TransactWriteItems"], 2);
     let record = bench.record().await;
     assert_eq!(record["attempt"], number(2));
     assert!(record.contains_key("last_error"), "a takeover keeps it");
     assert!(!record.contains_key("in_progress_expiration"));
     assert_eq!(bench.balance().await, 5);
-}
-
-on_each_server!(an_expired_record_is_replaced);
-async fn an_expired_record_is_replaced(server: Server) {
-    let bench = Bench::on(&server).await;
-    let clock = ManualClock::default();
-    let once = bench
-        .builder()
-        .clock(clock.clone())
-        .retention(Duration::from_hours(1))
-        .build()
-        .unwrap();
-    assert_deposits(&bench, &once, 1).await;
-    clock.advance(Duration::from_hours(2));
-    assert_deposits(&bench, &once, 2).await;
-    assert_eq!(bench.balance().await, 10);
-    assert_eq!(bench.record().await["attempt"], number(1));
 }
 
 on_each_server!(a_run_that_began_longer_ago_than_its_retention_commits_nothing);
@@ -177,7 +112,7 @@ async fn a_crash_before_the_transaction_leaves_nothing_to_wait_for(server: Serve
         }))
         .await;
     assert!(bench.record().await.is_empty());
-    assert_deposits(&bench, &bench.once(), 1).await;
+    Claimless.assert_places(&bench, &bench.once(), 1).await;
 }
 
 on_each_server!(a_condition_that_fails_leaves_no_record);
@@ -209,7 +144,7 @@ async fn a_condition_that_fails_leaves_no_record(server: Server) {
 on_each_server!(a_duplicate_that_fails_because_the_original_succeeded_gets_its_outcome);
 async fn a_duplicate_that_fails_because_the_original_succeeded_gets_its_outcome(server: Server) {
     let bench = Bench::on(&server).await;
-    deposit(&bench, &bench.once(), 1).await.unwrap();
+    Claimless.place(&bench, &bench.once(), 1).await.unwrap();
     let again = bench
         .once()
         .claimless()
@@ -229,29 +164,6 @@ async fn a_duplicate_that_fails_because_the_original_succeeded_gets_its_outcome(
     assert!(matches!(failed, Err(Error::Handler(Failed::Broken))));
 }
 
-on_each_server!(a_permanent_failure_is_stored_and_replayed);
-async fn a_permanent_failure_is_stored_and_replayed(server: Server) {
-    let bench = Bench::on(&server).await;
-    let run = async || {
-        bench
-            .once()
-            .claimless()
-            .run_with(
-                key(),
-                payload(),
-                async |claim| {
-                    claim.write(bench.deposit(5))?;
-                    Err::<i32, _>(Failed::Broken)
-                },
-                |_| Verdict::Fail,
-            )
-            .await
-    };
-    assert!(matches!(run().await, Err(Error::Handler(Failed::Broken))));
-    assert!(matches!(run().await, Err(Error::Failed(_))));
-    assert_eq!(bench.balance().await, 0);
-}
-
 on_each_server!(a_failure_behind_a_journal_is_kept_as_long_as_an_outcome);
 async fn a_failure_behind_a_journal_is_kept_as_long_as_an_outcome(server: Server) {
     for has_new_keys in [true, false] {
@@ -260,7 +172,7 @@ async fn a_failure_behind_a_journal_is_kept_as_long_as_an_outcome(server: Server
         let builder = bench.builder().clock(clock.clone());
         let once = builder.retention(day).build().unwrap();
         if has_new_keys {
-            assert_deposits(&bench, &once, 1).await;
+            Claimless.assert_places(&bench, &once, 1).await;
             bench.rerun_with_new_keys().await;
         } else {
             let handler = async |claim: Claim| {
@@ -281,85 +193,23 @@ async fn a_failure_behind_a_journal_is_kept_as_long_as_an_outcome(server: Server
     }
 }
 
-on_each_server!(a_reply_that_is_lost_changes_nothing);
-async fn a_reply_that_is_lost_changes_nothing(server: Server) {
-    let bench = Bench::on(&server).await;
-    for _ in 0..4 {
-        bench.proxy.inject("TransactWriteItems", Fault::LoseReply);
-    }
-    assert_deposits(&bench, &bench.once(), 1).await;
-    assert_eq!(bench.balance().await, 5);
-}
-
-on_each_server!(a_reply_that_is_lost_to_the_end_is_settled_by_a_read);
-async fn a_reply_that_is_lost_to_the_end_is_settled_by_a_read(server: Server) {
-    let bench = Bench::on(&server).await;
-    for _ in 0..200 {
-        bench.proxy.inject("TransactWriteItems", Fault::LoseReply);
-    }
-    let once = bench.lasting(2);
-    assert_deposits(&bench, &once, 1).await;
-    assert_eq!(bench.balance().await, 5);
-}
-
-on_each_server!(a_request_that_is_lost_to_the_end_has_written_nothing_and_a_retry_runs);
-async fn a_request_that_is_lost_to_the_end_has_written_nothing_and_a_retry_runs(server: Server) {
-    let bench = Bench::on(&server).await;
-    for _ in 0..200 {
-        bench.proxy.inject("TransactWriteItems", Fault::LoseRequest);
-    }
-    let once = bench.lasting(2);
-    let lost = deposit(&bench, &once, 1).await;
-    assert!(matches!(lost, Err(Error::NotCommitted(_))), "{lost:?}");
-    assert_eq!(
-        bench.record().await["in_progress_expiration"],
-        number(0),
-        "the released record is the proof"
-    );
-    bench.proxy.forget();
-    assert_deposits(&bench, &bench.once(), 2).await;
-    assert_eq!(bench.balance().await, 5);
-}
-
-on_each_server!(a_missing_permission_is_named_and_nothing_was_written);
-async fn a_missing_permission_is_named_and_nothing_was_written(server: Server) {
-    let bench = Bench::on(&server).await;
-    bench.proxy.inject("TransactWriteItems", Fault::DENY);
-    let denied = deposit(&bench, &bench.once(), 1).await;
-    let Err(Error::NotCommitted(StoreError::Denied(reason))) = denied else {
-        panic!("{denied:?}")
-    };
-    let action = denied_action(reason.as_ref()).unwrap();
-    assert!(action.contains("ConditionCheckItem"));
-}
-
 on_each_server!(a_denial_after_sends_without_an_answer_is_unknown_and_a_retry_finds_out);
 async fn a_denial_after_sends_without_an_answer_is_unknown_and_a_retry_finds_out(server: Server) {
     let bench = Bench::on(&server).await;
     bench.proxy.inject("TransactWriteItems", Fault::LoseReply);
     bench.proxy.inject("TransactWriteItems", Fault::DENY);
     // Nor can the key be fenced off, or read.
-    for _ in 0..200 {
-        bench.proxy.inject("PutItem", Fault::LoseRequest);
-        bench.proxy.inject("GetItem", Fault::LoseRequest);
+    for operation in ["PutItem", "GetItem"] {
+        bench.proxy.repeat(operation, Fault::LoseRequest, 200);
     }
     let once = bench.lasting(2);
-    let unknown = deposit(&bench, &once, 1).await;
+    let unknown = Claimless.place(&bench, &once, 1).await;
     assert!(
         matches!(unknown, Err(Error::OutcomeUnknown(_))),
         "{unknown:?}"
     );
-    let again = deposit(&bench, &bench.once(), 2).await;
+    let again = Claimless.place(&bench, &bench.once(), 2).await;
     assert!(again.unwrap().is_replayed());
-    assert_eq!(bench.balance().await, 5);
-}
-
-on_each_server!(it_works_in_a_table_with_a_composite_key);
-async fn it_works_in_a_table_with_a_composite_key(server: Server) {
-    let bench = Bench::on(&server).await;
-    let once = bench.composite().await;
-    assert_deposits(&bench, &once, 1).await;
-    assert!(deposit(&bench, &once, 2).await.unwrap().is_replayed());
     assert_eq!(bench.balance().await, 5);
 }
 
@@ -373,7 +223,7 @@ async fn a_retention_under_an_hour_is_refused_before_the_handler_runs(server: Se
             .builder()
             .settings(|settings| settings.failure_retention = short),
     ] {
-        let refused = deposit(&bench, &builder.build().unwrap(), 1).await;
+        let refused = Claimless.place(&bench, &builder.build().unwrap(), 1).await;
         assert_eq!(refused.unwrap_err().code(), "retention_too_short");
         assert_eq!(bench.proxy.take_total(), 0);
     }
@@ -452,8 +302,23 @@ async fn behind_a_dropped_run_that_derived_keys_each_attempt_reads_its_record_fi
         });
         begun.hang_up(work).await;
         assert_eq!(bench.proxy.take_total(), 0);
-        deposit(&bench, &once, 1).await.unwrap();
+        Claimless.place(&bench, &once, 1).await.unwrap();
         let reads = bench.proxy.take_counts().get("GetItem").copied();
         assert_eq!(reads.is_some(), derives, "{reads:?}");
     }
+}
+
+on_each_server!(a_handler_without_a_deadline_that_outlives_its_lease_commits_late);
+async fn a_handler_without_a_deadline_that_outlives_its_lease_commits_late(server: Server) {
+    let bench = Bench::on(&server).await;
+    bench.proxy.repeat("TransactWriteItems", Fault::THROTTLE, 6);
+    let handler = async |claim: Claim| {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        claim.write(bench.deposit(5))?;
+        Ok::<_, Failed>(1)
+    };
+    let once = bench.lasting(2).claimless();
+    let done = once.run(key(), payload(), handler).await;
+    assert_eq!(done.unwrap(), Outcome::Executed(1));
+    assert_eq!(bench.balance().await, 5);
 }

@@ -2,7 +2,7 @@
 
 use lambda_idempotency::Outcome;
 
-use super::transaction::deposit;
+use super::Form::Transaction;
 use super::{Bench, Failed, key, payload};
 use crate::on_each_server;
 use crate::support::crash::drop_when;
@@ -15,8 +15,9 @@ async fn a_transaction_that_is_dropped_on_its_way_has_applied_once_or_not_at_all
         let once = bench.once();
         let park = Fault::Park { applies };
         bench.proxy.inject("TransactWriteItems", park);
-        drop_when(bench.proxy.parked(), deposit(&bench, &once)).await;
-        let next = deposit(&bench, &once).await.unwrap();
+        let dropped = Transaction.place(&bench, &once, 1);
+        drop_when(bench.proxy.parked(), dropped).await;
+        let next = Transaction.place(&bench, &once, 2).await.unwrap();
         assert_eq!(next.is_replayed(), applies);
         assert_eq!(bench.balance().await, 5);
     }

@@ -96,12 +96,12 @@ async fn a_guard_of_each_kind_sets_removes_and_adds(server: Server) {
         let put = client.put_item().table_name(&bench.business);
         let put = put.item("id", string("order")).item("by", string("1"));
         put.item("status", string("pending")).send().await.unwrap();
-        let guard = guard.set("to", string("2")).remove("by").add("count", 1);
+        let guard = guard.set("to", string("2")).remove("by").add("count", -5);
         assert_eq!(guard.apply(&client).await.unwrap(), Guarded::Applied);
         let again = guard.apply(&client).await.unwrap();
         assert_eq!(again, Guarded::AlreadyApplied);
         let order = bench.item(&bench.business, "order").await;
-        assert_eq!([&order["to"], &order["count"]], [&string("2"), &number(1)]);
+        assert_eq!([&order["to"], &order["count"]], [&string("2"), &number(-5)]);
         assert!(!order.contains_key("by"));
     }
 }

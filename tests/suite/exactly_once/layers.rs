@@ -129,9 +129,12 @@ on_each_server!(an_unknown_outcome_is_a_503_with_retry_after);
 async fn an_unknown_outcome_is_a_503_with_retry_after(server: Server) {
     let bench = Arc::new(Bench::on(&server).await);
     bench.stock(2).await;
-    for _ in 0..200 {
-        bench.proxy.inject("TransactWriteItems", Fault::LoseReply);
-        bench.proxy.inject("UpdateItem", Fault::LoseRequest);
+    let faults = [
+        ("TransactWriteItems", Fault::LoseReply),
+        ("UpdateItem", Fault::LoseRequest),
+    ];
+    for (operation, fault) in faults {
+        bench.proxy.repeat(operation, fault, 200);
     }
     let once = bench.lasting(2);
     let unknown = post(&bench, &once, "key").await;
@@ -309,14 +312,11 @@ async fn a_condition_that_a_retry_may_find_mended_has_the_message_delivered_agai
 on_each_server!(an_unknown_outcome_is_reported_and_a_redelivery_finds_it_done);
 async fn an_unknown_outcome_is_reported_and_a_redelivery_finds_it_done(server: Server) {
     let bench = Arc::new(Bench::on(&server).await);
-    for _ in 0..200 {
-        bench.proxy.inject("TransactWriteItems", Fault::LoseReply);
-        bench
-            .proxy
-            .inject("BatchExecuteStatement", Fault::LoseRequest);
-        bench.proxy.inject("PutItem", Fault::LoseRequest);
-        bench.proxy.inject("UpdateItem", Fault::LoseRequest);
-        bench.proxy.inject("GetItem", Fault::LoseRequest);
+    bench
+        .proxy
+        .repeat("TransactWriteItems", Fault::LoseReply, 200);
+    for operation in ["BatchExecuteStatement", "PutItem", "UpdateItem", "GetItem"] {
+        bench.proxy.repeat(operation, Fault::LoseRequest, 200);
     }
     let once = bench.lasting(2);
     let layer = BatchLayer::new(once.claimless()).operation("deposit");

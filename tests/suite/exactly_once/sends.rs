@@ -38,15 +38,6 @@ async fn with_a_silent_send(server: &Server) -> Bench {
     bench
 }
 
-fn lose_all(bench: &Bench, operation: &str) {
-    bench.proxy.repeat(operation, Fault::LoseRequest, 200);
-}
-
-fn briefly(bench: &Bench) -> Idempotency {
-    let builder = bench.builder().lease(Duration::from_secs(2));
-    builder.build().unwrap()
-}
-
 on_each_server!(without_a_claim_a_refused_order_is_not_placed_when_the_stock_is_refilled);
 async fn without_a_claim_a_refused_order_is_not_placed_when_the_stock_is_refilled(server: Server) {
     let bench = with_a_silent_send(&server).await;
@@ -121,8 +112,8 @@ async fn an_order_that_is_placed_before_its_key_is_fenced_off_has_executed(serve
 on_each_server!(where_the_key_can_not_be_fenced_off_a_refused_order_is_unknown);
 async fn where_the_key_can_not_be_fenced_off_a_refused_order_is_unknown(server: Server) {
     let bench = with_a_silent_send(&server).await;
-    lose_all(&bench, "PutItem");
-    let unknown = order(&bench, &briefly(&bench).claimless()).await;
+    bench.proxy.repeat("PutItem", Fault::LoseRequest, 200);
+    let unknown = order(&bench, &bench.lasting(2).claimless()).await;
     assert!(is_unknown(&unknown), "{unknown:?}");
     bench.stock(2).await;
     assert_eq!(bench.proxy.deliver().await, [200]);
@@ -134,8 +125,8 @@ async fn where_the_key_can_not_be_fenced_off_a_refused_order_is_unknown(server: 
 on_each_server!(under_a_claim_that_can_not_be_released_a_refused_order_is_unknown);
 async fn under_a_claim_that_can_not_be_released_a_refused_order_is_unknown(server: Server) {
     let bench = with_a_silent_send(&server).await;
-    lose_all(&bench, "UpdateItem");
-    let unknown = order(&bench, &briefly(&bench)).await;
+    bench.proxy.repeat("UpdateItem", Fault::LoseRequest, 200);
+    let unknown = order(&bench, &bench.lasting(2)).await;
     assert!(is_unknown(&unknown), "{unknown:?}");
     bench.stock(2).await;
     assert_eq!(bench.proxy.deliver().await, [200]);

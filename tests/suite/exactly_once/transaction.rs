@@ -10,27 +10,11 @@ use lambda_idempotency::{
     Error, Idempotency, Omission, OnMissingKey, Outcome, StoreError, Verdict,
 };
 
+use super::Form::{Claimless, Transaction};
 use super::{Bench, Failed, key, met, number, payload, string};
 use crate::on_each_server;
 use crate::support::Server;
 use crate::support::{Begun, Fault, VirtualClock};
-
-/// Deposits 5, once.
-pub(super) async fn deposit(
-    bench: &Bench,
-    once: &Idempotency,
-) -> Result<Outcome<String>, Error<Failed>> {
-    once.run(key(), payload(), async |claim| {
-        claim.write(bench.deposit(5))?;
-        Ok(claim.derive_uuid("deposit"))
-    })
-    .await
-}
-
-async fn assert_deposits(bench: &Bench, once: &Idempotency) {
-    let done = deposit(bench, once).await;
-    assert!(matches!(done, Ok(Outcome::Executed(_))), "{done:?}");
-}
 
 on_each_server!(the_effect_and_the_outcome_stand_together);
 async fn the_effect_and_the_outcome_stand_together(server: Server) {
@@ -80,7 +64,7 @@ async fn a_failing_handler_writes_nothing(server: Server) {
         .await;
     assert!(matches!(released, Ok(Outcome::Executed(()))));
     assert_eq!(bench.balance().await, 0);
-    assert_deposits(&bench, &once).await;
+    Transaction.assert_places(&bench, &once, 1).await;
     assert_eq!(bench.balance().await, 5);
 }
 
@@ -142,8 +126,8 @@ async fn a_handler_that_outlived_its_lease_writes_nothing(server: Server) {
         .run(key(), payload(), async |claim| {
             claim.write(bench.deposit(100))?;
             clock.advance(Duration::from_hours(1));
-            assert_deposits(&bench, &once).await;
-            Ok::<_, Failed>("mine".to_owned())
+            Transaction.assert_places(&bench, &once, 1).await;
+            Ok::<_, Failed>(2)
         })
         .await;
     let balance = bench.balance().await;
@@ -166,10 +150,10 @@ async fn a_handler_whose_successor_is_still_running_loses_its_lease(server: Serv
             let begun = Begun::default();
             begun
                 .cut_off(once.run(key(), payload(), |_| {
-                    begun.then_never::<Result<String, Failed>>()
+                    begun.then_never::<Result<i32, Failed>>()
                 }))
                 .await;
-            Ok::<_, Failed>("mine".to_owned())
+            Ok::<_, Failed>(2)
         })
         .await;
     let balance = bench.balance().await;
@@ -177,61 +161,28 @@ async fn a_handler_whose_successor_is_still_running_loses_its_lease(server: Serv
     assert_eq!(balance, 0);
 }
 
-on_each_server!(a_reply_that_is_lost_changes_nothing);
-async fn a_reply_that_is_lost_changes_nothing(server: Server) {
-    let bench = Bench::on(&server).await;
-    for _ in 0..4 {
-        bench.proxy.inject("TransactWriteItems", Fault::LoseReply);
-    }
-    assert_deposits(&bench, &bench.once()).await;
-    assert!(bench.proxy.take_counts()["TransactWriteItems"] >= 4);
-    assert_eq!(bench.balance().await, 5);
-    assert!(deposit(&bench, &bench.once()).await.unwrap().is_replayed());
-}
-
-on_each_server!(a_reply_that_is_lost_to_the_end_is_settled_by_the_record);
-async fn a_reply_that_is_lost_to_the_end_is_settled_by_the_record(server: Server) {
-    let bench = Bench::on(&server).await;
-    for _ in 0..200 {
-        bench.proxy.inject("TransactWriteItems", Fault::LoseReply);
-    }
-    let lost = deposit(&bench, &bench.lasting(3)).await;
-    let balance = bench.balance().await;
-    assert!(matches!(lost, Ok(Outcome::Executed(_))), "{lost:?}");
-    assert_eq!(balance, 5);
-}
-
-on_each_server!(a_request_that_is_lost_to_the_end_has_written_nothing_and_a_retry_runs);
-async fn a_request_that_is_lost_to_the_end_has_written_nothing_and_a_retry_runs(server: Server) {
-    let bench = Bench::on(&server).await;
-    for _ in 0..200 {
-        bench.proxy.inject("TransactWriteItems", Fault::LoseRequest);
-    }
-    let lost = deposit(&bench, &bench.lasting(3)).await;
-    assert!(matches!(lost, Err(Error::NotCommitted(_))), "{lost:?}");
-    assert_eq!(
-        bench.record().await["in_progress_expiration"],
-        number(0),
-        "the release is the proof"
-    );
-    bench.proxy.forget();
-    assert_deposits(&bench, &bench.once()).await;
-    assert_eq!(bench.balance().await, 5);
-}
-
 on_each_server!(where_nothing_proves_it_the_outcome_is_unknown_and_a_retry_finds_out);
 async fn where_nothing_proves_it_the_outcome_is_unknown_and_a_retry_finds_out(server: Server) {
     let bench = Bench::on(&server).await;
-    for _ in 0..200 {
-        bench.proxy.inject("TransactWriteItems", Fault::LoseReply);
-        bench.proxy.inject("UpdateItem", Fault::LoseRequest);
+    let faults = [
+        ("TransactWriteItems", Fault::LoseReply),
+        ("UpdateItem", Fault::LoseRequest),
+    ];
+    for (operation, fault) in faults {
+        bench.proxy.repeat(operation, fault, 200);
     }
-    let unknown = deposit(&bench, &bench.lasting(3)).await;
+    let unknown = Transaction.place(&bench, &bench.lasting(3), 1).await;
     assert!(
         matches!(unknown, Err(Error::OutcomeUnknown(_))),
         "{unknown:?}"
     );
-    assert!(deposit(&bench, &bench.once()).await.unwrap().is_replayed());
+    assert!(
+        Transaction
+            .place(&bench, &bench.once(), 1)
+            .await
+            .unwrap()
+            .is_replayed()
+    );
     assert_eq!(bench.balance().await, 5);
 }
 
@@ -249,7 +200,7 @@ async fn a_conflict_with_another_transaction_is_tried_again(server: Server) {
         );
     }
     bench.proxy.inject("TransactWriteItems", Fault::INTERNAL);
-    assert_deposits(&bench, &bench.once()).await;
+    Transaction.assert_places(&bench, &bench.once(), 1).await;
     assert_eq!(bench.proxy.take_counts()["TransactWriteItems"], 5);
     assert_eq!(bench.balance().await, 5);
 }
@@ -257,13 +208,9 @@ async fn a_conflict_with_another_transaction_is_tried_again(server: Server) {
 on_each_server!(conflicts_to_the_end_release_the_claim);
 async fn conflicts_to_the_end_release_the_claim(server: Server) {
     let bench = Bench::on(&server).await;
-    for _ in 0..500 {
-        bench.proxy.inject(
-            "TransactWriteItems",
-            Fault::Cancel(&["None", "TransactionConflict"]),
-        );
-    }
-    let conflict = deposit(&bench, &bench.lasting(2)).await;
+    let conflict = Fault::Cancel(&["None", "TransactionConflict"]);
+    bench.proxy.repeat("TransactWriteItems", conflict, 500);
+    let conflict = Transaction.place(&bench, &bench.lasting(2), 1).await;
     assert_eq!(bench.record().await["in_progress_expiration"], number(0));
     assert!(
         matches!(conflict, Err(Error::NotCommitted(StoreError::Conflict))),
@@ -279,7 +226,7 @@ async fn a_send_that_meets_an_earlier_one_at_work_is_tried_again(server: Server)
         code: "TransactionInProgressException",
     };
     bench.proxy.repeat("TransactWriteItems", at_work, 4);
-    let deposited = deposit(&bench, &bench.once()).await;
+    let deposited = Transaction.place(&bench, &bench.once(), 1).await;
     assert!(
         matches!(deposited, Ok(Outcome::Executed(_))),
         "{deposited:?}"
@@ -292,7 +239,7 @@ async fn a_release_whose_reply_is_lost_proves_that_nothing_was_committed(server:
     let bench = Bench::on(&server).await;
     bench.proxy.inject("TransactWriteItems", Fault::DENY);
     bench.proxy.inject("UpdateItem", Fault::LoseReply);
-    let denied = deposit(&bench, &bench.once()).await;
+    let denied = Transaction.place(&bench, &bench.once(), 1).await;
     assert!(
         matches!(denied, Err(Error::NotCommitted(StoreError::Denied(_)))),
         "{denied:?}"
@@ -406,7 +353,7 @@ async fn a_run_that_nothing_protects_still_writes_all_or_nothing(server: Server)
     let bench = Bench::on(&server).await;
     let off = bench.builder().disabled(true).build().unwrap();
     assert!(matches!(
-        deposit(&bench, &off).await,
+        Transaction.place(&bench, &off, 1).await,
         Ok(Outcome::Unprotected(_))
     ));
     let keyless = bench
@@ -455,15 +402,17 @@ async fn a_cached_store_commits_and_remembers(server: Server) {
         .namespace("exactly-once")
         .build()
         .unwrap();
-    assert_deposits(&bench, &once).await;
+    Transaction.assert_places(&bench, &once, 1).await;
     bench.proxy.take_total();
-    assert!(deposit(&bench, &once).await.unwrap().is_replayed());
     assert!(
-        deposit(&bench, &once.claimless())
+        Transaction
+            .place(&bench, &once, 1)
             .await
             .unwrap()
             .is_replayed()
     );
+    let again = Claimless.place(&bench, &once, 2).await;
+    assert!(again.unwrap().is_replayed());
     assert_eq!(bench.proxy.take_total(), 0);
 }
 
@@ -474,7 +423,7 @@ async fn a_store_that_keeps_records_only_refuses_a_write_at_once() {
         .build()
         .unwrap();
     let bench = Bench::on(&crate::support::Server::dynoxide().await).await;
-    let refused = deposit(&bench, &once).await;
+    let refused = Transaction.place(&bench, &once, 1).await;
     assert!(
         matches!(
             refused,
@@ -482,7 +431,7 @@ async fn a_store_that_keeps_records_only_refuses_a_write_at_once() {
         ),
         "{refused:?}"
     );
-    let claimless = deposit(&bench, &once.claimless()).await;
+    let claimless = Claimless.place(&bench, &once, 1).await;
     assert!(
         matches!(claimless, Err(Error::Write(WriteError::NotSupported))),
         "{claimless:?}"

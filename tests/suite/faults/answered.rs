@@ -85,9 +85,8 @@ async fn work_whose_completion_was_not_answered_keeps_the_door_closed(server: Se
         ended = run(&open, 1) => panic!("{ended:?}"),
         () = bench.proxy.parked() => {}
     }
-    for _ in 0..20 {
-        bench.proxy.inject("UpdateItem", Fault::LoseRequest);
-        bench.proxy.inject("PutItem", Fault::LoseRequest);
+    for operation in ["UpdateItem", "PutItem"] {
+        bench.proxy.repeat(operation, Fault::LoseRequest, 20);
     }
     let refused = run(&open, 2).await;
     assert!(

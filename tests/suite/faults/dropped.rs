@@ -6,12 +6,6 @@ use super::*;
 use crate::support::Begun;
 use crate::support::crash::drop_when;
 
-/// Drops a run while its completion is under way; `applies` says whether the server gets it.
-async fn drop_completion(bench: &Bench, once: &Idempotency, applies: bool) {
-    bench.proxy.inject("UpdateItem", Fault::Park { applies });
-    drop_when(bench.proxy.parked(), run(once, 1)).await;
-}
-
 on_each_server!(a_run_that_is_dropped_in_its_handler_is_released_by_the_next_call);
 async fn a_run_that_is_dropped_in_its_handler_is_released_by_the_next_call(server: Server) {
     let bench = Bench::on(&server).await;
@@ -37,31 +31,11 @@ async fn an_outcome_whose_completion_is_dropped_is_stored_by_the_next_call(serve
         for policy in [OnCrash::RunAgain, OnCrash::Interrupt] {
             let bench = Bench::on(&server).await;
             let once = bench.builder().on_crash(policy).build().unwrap();
-            drop_completion(&bench, &once, applies).await;
+            bench.proxy.inject("UpdateItem", Fault::Park { applies });
+            drop_when(bench.proxy.parked(), run(&once, 1)).await;
             let next = run(&once, 2).await.unwrap();
             assert!(next.is_replayed(), "{applies} {policy:?}");
             assert_eq!(next.into_inner(), 1);
         }
     }
-}
-
-on_each_server!(a_completion_that_was_dropped_changes_nothing_after_a_takeover);
-async fn a_completion_that_was_dropped_changes_nothing_after_a_takeover(server: Server) {
-    let bench = Bench::on(&server).await;
-    let clock = ManualClock::default();
-    let engine = || bench.builder().clock(clock.clone()).build().unwrap();
-    let (once, other) = (engine(), engine());
-    drop_completion(&bench, &once, false).await;
-    clock.advance(Duration::from_hours(1));
-    let successor = other.run(key(), payload(), |_| async {
-        let before = bench.item(ID).await;
-        let unrelated = once.run(Key::new("charge", "another"), None, |_| async {
-            Ok::<_, Infallible>(0)
-        });
-        unrelated.await.unwrap();
-        assert_eq!(bench.item(ID).await, before);
-        Ok::<_, Infallible>(2)
-    });
-    assert_eq!(successor.await.unwrap(), Outcome::Executed(2));
-    assert_eq!(run(&once, 3).await.unwrap().into_inner(), 2);
 }

@@ -72,3 +72,23 @@ async fn a_duplicate_may_wait_for_the_answer_of_the_first(server: Server) {
     let (first, second) = tokio::join!(invoke(&function, &payload), invoke(&function, &payload));
     assert_eq!((first.unwrap(), second.unwrap()), ("1".into(), "1".into()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_waits_for_another_keeps_no_third_from_the_handler() {
+    let once = builder(MemoryStore::new()).in_flight(InFlight::WaitUpTo(Duration::from_secs(20)));
+    let settling = tower::service_fn(|event: Invocation<Settlement>| async move {
+        tokio::time::sleep(Duration::from_secs(event.payload.amount)).await;
+        Ok::<_, SettleError>(event.payload.amount)
+    });
+    let limited = tower::limit::ConcurrencyLimit::new(settling, 2);
+    let function = tower::Layer::layer(&settle(&once.build().unwrap()), limited);
+    let (slow, quick) = (settlement("s-1", 9), settlement("s-2", 1));
+    let third = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        tokio::time::timeout(Duration::from_secs(2), invoke(&function, &quick)).await
+    };
+    let (first, second, third) =
+        tokio::join!(invoke(&function, &slow), invoke(&function, &slow), third);
+    assert_eq!((first.unwrap(), second.unwrap()), ("9".into(), "9".into()));
+    assert_eq!(third.expect("in time").unwrap(), "1");
+}

@@ -238,3 +238,12 @@ async fn an_invocation_whose_lease_is_not_renewed_is_ended_and_a_retry_runs() {
         .unwrap();
     assert_eq!(runs.take(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_may_be_longer_than_any_clock_can_hold() {
+    let invocation = TestInvocation::json(&settlement("s-1", 5)).unwrap();
+    let event = invocation.timeout(Duration::MAX).event();
+    let runs = Runs::default();
+    settling(&engine(), &runs).oneshot(event).await.unwrap();
+    assert_eq!(runs.take(), 1);
+}

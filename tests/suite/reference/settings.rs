@@ -303,3 +303,21 @@ fn each_environment_variable_has_a_row() {
     }
     assert!(looked_at > 4, "{looked_at}");
 }
+
+#[test]
+fn what_old_records_depend_on_is_said_to_be_set_before_it_goes_live() {
+    let names_records = |setting: &Setting| match setting.of.as_str() {
+        "TableLayout" => true,
+        "IdempotencyLayer" => ["operation", "route"].contains(&setting.name.as_str()),
+        _ => setting.name == "envelope",
+    };
+    let all = settings("src").into_iter();
+    let fixed: Vec<_> = all
+        .filter(|setting| setting.name.starts_with("fingerprint") || names_records(setting))
+        .collect();
+    assert!(fixed.len() > 16, "{}", fixed.len());
+    for setting in fixed {
+        let (of, name) = (&setting.of, &setting.name);
+        assert!(setting.doc.contains(" goes live"), "{of}::{name}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{between, read, sections, sources};
+use super::{between, codes, read, sections, sources};
 
 /// The words in the first cell of each row of the tables that begin with this heading cell.
 fn first_cells(page: &str, heading: &str) -> BTreeSet<String> {
@@ -79,12 +79,9 @@ fn events() -> BTreeSet<String> {
             let begun = begun.split_once("tracing::").unwrap().0;
             found.extend(begun.split('"').skip(1).step_by(2).map(str::to_owned));
         }
-        if path.ends_with("engine/error.rs") || path.ends_with("key/error.rs") {
-            let (_, codes) = code.split_once("code(&self)").unwrap();
-            let codes = codes.split_once("\n    }\n").unwrap().0;
-            found.extend(codes.split('"').skip(1).step_by(2).map(str::to_owned));
-        }
     }
+    found.extend(codes("src/engine/error.rs", "code(&self)"));
+    found.extend(codes("src/protocol/key/error.rs", "code(&self)"));
     // A fingerprint returns it, before an engine has its request.
     found.remove("invalid_payload");
     // Named by their code and by a constant.
@@ -107,18 +104,10 @@ fn the_page_of_log_events_lists_each_event() {
 #[test]
 fn the_page_of_log_events_lists_each_reason_of_a_batch() {
     let page = read("docs/reference/log-events.md");
-    let report = read("src/batch/report.rs");
-    let (_, words) = report.split_once("pub(super) fn words(").unwrap();
-    let words = words.split_once("\n    }\n").unwrap().0;
-    let codes = words
-        .split('"')
-        .skip(1)
-        .step_by(2)
-        .filter(|word| is_code(word));
+    let codes = codes("src/batch/report.rs", "pub(super) fn words(").into_iter();
     let of_errors = read("src/engine/error.rs");
     let reasons: BTreeSet<_> = codes
-        .filter(|code| *code == "timed_out" || !of_errors.contains(&format!("\"{code}\"")))
-        .map(str::to_owned)
+        .filter(|code| code == "timed_out" || !of_errors.contains(&format!("\"{code}\"")))
         .collect();
     assert!(reasons.len() > 8, "{reasons:?}");
     assert_eq!(first_cells(&page, "reason"), reasons);
@@ -127,33 +116,18 @@ fn the_page_of_log_events_lists_each_reason_of_a_batch() {
 #[test]
 fn the_page_of_the_record_lists_each_attribute() {
     let page = read("docs/reference/record.md");
-    let layout = read("src/dynamodb/layout.rs");
-    let (_, names) = layout.split_once("pub(super) fn name(").unwrap();
-    let names = names.split_once("\n    }\n").unwrap().0;
-    let mut attributes: BTreeSet<_> = between(names, "=> \"", "\"")
-        .into_iter()
-        .map(str::to_owned)
-        .collect();
-    let (_, defaults) = layout.split_once("impl Default for TableLayout").unwrap();
-    let defaults = defaults.split_once("\n}").unwrap().0;
-    attributes.extend(
-        between(defaults, ": \"", "\"")
-            .into_iter()
-            .map(str::to_owned),
-    );
+    let layout = "src/dynamodb/layout.rs";
+    let names = codes(layout, "pub(super) fn name(").into_iter();
+    let defaults = codes(layout, "impl Default for TableLayout");
+    let mut attributes: BTreeSet<_> = names.chain(defaults).collect();
     attributes.insert("step:".to_owned());
     assert_eq!(first_cells(&page, "attribute"), attributes);
-    let mut members = BTreeSet::new();
-    for file in ["src/dynamodb/item.rs", "src/dynamodb/item.rs"] {
-        let code = read(file);
-        let constants = code.lines().filter(|line| line.contains("const "));
-        let texts = constants.filter_map(|line| line.split('"').nth(1));
-        let names = texts.filter(|text| {
-            text.chars()
-                .all(|c| c.is_ascii_lowercase() || "_0123456789".contains(c))
-        });
-        members.extend(names.map(str::to_owned));
-    }
+    let item = read("src/dynamodb/item.rs");
+    let constants = item.lines().filter(|line| line.contains("const "));
+    let texts = constants.filter_map(|line| line.split('"').nth(1));
+    let is_name = |c: char| c.is_ascii_lowercase() || "_0123456789".contains(c);
+    let names = texts.filter(|text| text.chars().all(is_name));
+    let mut members: BTreeSet<_> = names.map(str::to_owned).collect();
     // These are the places of an outcome, not names of members.
     for place in ["record", "item", "object"] {
         assert!(

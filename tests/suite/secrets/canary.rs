@@ -6,6 +6,7 @@ use data_encoding::{BASE64, HEXLOWER};
 use lambda_idempotency::Error;
 use metrics_util::debugging::{DebuggingRecorder, Snapshotter};
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 
 use super::{Capture, Log};
 
@@ -57,9 +58,22 @@ impl Canary {
     }
 }
 
-/// Any secret.
-pub fn any_canary() -> impl Strategy<Value = Canary> {
-    ("[a-z]{12}", "[!-~]{0,6}").prop_map(|(letters, rest)| Canary::new(&letters, &rest))
+/// Plays a scenario with any secrets, and judges what was seen of each.
+pub fn with_secrets<T>(scenario: impl AsyncFn(&Canary) -> Seen, judge: impl Fn(Seen) -> T) {
+    let any = ("[a-z]{12}", "[!-~]{0,6}");
+    let any = any.prop_map(|(letters, rest)| Canary::new(&letters, &rest));
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases: 16,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
+    let played = runner.run(&any, move |canary| {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_time().start_paused(true).build().unwrap();
+        judge(runtime.block_on(scenario(&canary)));
+        Ok(())
+    });
+    played.unwrap();
 }
 
 /// All that was logged, counted and shown while it lived.
@@ -112,6 +126,14 @@ impl Seen {
         }
     }
 
+    /// A run that ends in such an error.
+    pub async fn fails<E: Debug + Display>(
+        &mut self,
+        run: impl Future<Output = Result<impl Debug, Error<E>>>,
+    ) {
+        self.error(Box::pin(run).await.unwrap_err());
+    }
+
     /// Errors of other kinds.
     pub fn other(&mut self, error: &(impl std::error::Error + 'static)) {
         self.debug(error);
@@ -124,14 +146,10 @@ impl Seen {
 
     /// Nothing of it holds the secret; these events are among what was logged.
     #[track_caller]
-    pub fn assert_silent(self, events: &[&str]) -> Vec<&'static str> {
+    pub fn assert_silent(self, events: &str) -> Vec<&'static str> {
         let logged = self.log.text();
-        for event in events {
-            assert!(
-                logged.contains(event),
-                "{event} is not in the log:\n{logged}"
-            );
-        }
+        let missing = events.split(' ').find(|event| !logged.contains(*event));
+        assert_eq!(missing, None, "{logged}");
         let leak = logged.lines().find(|line| self.canary.is_in(line));
         assert_eq!(leak, None, "in the log");
         for (key, ..) in self.metrics.snapshot().into_vec() {

@@ -5,11 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fastrand::Rng;
-use lambda_idempotency::batch::BatchError;
-
 use lambda_idempotency::Idempotency;
+use lambda_idempotency::batch::BatchError;
 use lambda_idempotency::kinesis::{self, ItemFailures, KinesisEvent};
-use lambda_idempotency::store::Store;
+use lambda_idempotency::store::MemoryStore;
 use lambda_runtime::{Context, LambdaEvent};
 use serde::Deserialize;
 use tokio::sync::Notify;
@@ -25,43 +24,10 @@ use crate::support::shards::{Invoked, Record, event};
 const TIMEOUT: Duration = Duration::from_secs(8);
 /// From then on a completion may be given up for the sake of the reply.
 const LATE: Duration = Duration::from_secs(6);
-/// Longer than anything that a batch waits for.
-const REST: Duration = Duration::from_secs(1);
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Crash {
-    Never,
-    /// When all handlers that began have returned and are completed. From the crash on, none takes effect.
-    AtRest,
-    /// While other handlers of the batch run, and their completions are under way.
-    AtOnce,
-}
-
-/// The rate of each disturbance: one in so many.
-#[derive(Clone, Copy)]
-pub struct Plan {
-    pub crash: Crash,
-    /// Of handlers.
-    pub crash_in: u32,
-    /// Of handlers.
-    pub fail_in: u32,
-    /// Of invocations.
-    pub lose_in: u32,
-    /// Every so many movements is one whose handler always fails.
-    pub poison_every: Option<usize>,
-}
-
-impl Default for Plan {
-    fn default() -> Self {
-        Self {
-            crash: Crash::AtOnce,
-            crash_in: 40,
-            fail_in: 30,
-            lose_in: 5,
-            poison_every: None,
-        }
-    }
-}
+// The rate of each disturbance: one in so many.
+const CRASHED_HANDLERS: u32 = 40;
+const FAILED_HANDLERS: u32 = 30;
+const LOST_REPLIES: u32 = 5;
 
 #[derive(Deserialize)]
 struct Movement {
@@ -91,7 +57,6 @@ struct State {
 /// All that a function has: environments that wait for an event, and the table behind them.
 pub struct Environments {
     once: Idempotency,
-    plan: Plan,
     dice: Arc<Mutex<Rng>>,
     ledger: Arc<Ledger>,
     waiting: Mutex<Vec<Environment>>,
@@ -99,13 +64,12 @@ pub struct Environments {
 }
 
 impl Environments {
-    pub fn new(store: impl Store, plan: Plan, seed: u64) -> Self {
-        let once = Idempotency::builder(store)
+    pub fn new(seed: u64) -> Self {
+        let once = Idempotency::builder(MemoryStore::new())
             .namespace("shards")
             .clock(VirtualClock);
         Self {
             once: once.build().expect("an engine"),
-            plan,
             dice: Arc::new(Mutex::new(Rng::with_seed(seed))),
             ledger: Arc::default(),
             waiting: Mutex::default(),
@@ -133,9 +97,6 @@ impl Environments {
                 () = state.crash.notified() => {}
                 () = sleep(TIMEOUT) => state.is_crashing.store(true, Ordering::Relaxed),
             }
-            if self.plan.crash == Crash::AtRest {
-                sleep(REST).await;
-            }
         };
         tokio::select! {
             reply = &mut call => {
@@ -147,7 +108,8 @@ impl Environments {
                 if !state.is_crashing.load(Ordering::Relaxed) {
                     self.waiting.lock().unwrap().push(environment);
                 }
-                let reply = reply.ok().filter(|_| !self.happens(self.plan.lose_in, "replies that were lost"));
+                let is_lost = happens(&self.dice, &self.ledger, LOST_REPLIES, "replies that were lost");
+                let reply = reply.ok().filter(|_| !is_lost);
                 let reply = reply.map(|reply| serde_json::to_value(reply).expect("JSON"));
                 reply.map_or(Invoked::Failed, Invoked::Answered)
             }
@@ -163,19 +125,15 @@ impl Environments {
         }
     }
 
-    fn happens(&self, once_in: u32, what: &'static str) -> bool {
-        happens(&self.dice, &self.ledger, once_in, what)
-    }
-
     fn start(&self) -> Environment {
         let state = Arc::new(State::default());
-        let (plan, dice, ledger) = (self.plan, Arc::clone(&self.dice), Arc::clone(&self.ledger));
+        let (dice, ledger) = (Arc::clone(&self.dice), Arc::clone(&self.ledger));
         let handler = {
             let state = Arc::clone(&state);
             move |message: kinesis::Message<Movement>| {
                 let (state, dice, ledger) =
                     (Arc::clone(&state), Arc::clone(&dice), Arc::clone(&ledger));
-                async move { handle(message.body, plan, &state, &dice, &ledger).await }
+                async move { handle(message.body, &state, &dice, &ledger).await }
             }
         };
         let worker = kinesis::BatchLayer::new(self.once.clone())
@@ -192,30 +150,20 @@ impl Environments {
 /// Deliberately not idempotent: each run that gets to its end is an effect.
 async fn handle(
     movement: Movement,
-    plan: Plan,
     state: &State,
     dice: &Mutex<Rng>,
     ledger: &Ledger,
 ) -> Result<(), Closed> {
     let pause = dice.lock().unwrap().u64(..5);
     sleep(Duration::from_millis(pause)).await;
-    if plan.crash != Crash::Never && happens(dice, ledger, plan.crash_in, "handlers that crashed") {
+    if happens(dice, ledger, CRASHED_HANDLERS, "handlers that crashed") {
         state.is_crashing.store(true, Ordering::Relaxed);
         state.crash.notify_one();
     }
     if state.is_crashing.load(Ordering::Relaxed) {
         return std::future::pending().await;
     }
-    let number = || {
-        movement
-            .movement_id
-            .trim_start_matches("m-")
-            .parse::<usize>()
-    };
-    let is_poison = plan
-        .poison_every
-        .is_some_and(|every| number().is_ok_and(|n| n % every == 0));
-    if is_poison || happens(dice, ledger, plan.fail_in, "handlers that failed") {
+    if happens(dice, ledger, FAILED_HANDLERS, "handlers that failed") {
         return Err(Closed);
     }
     let invocation = state.invocation.load(Ordering::Relaxed);

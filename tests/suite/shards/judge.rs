@@ -61,27 +61,11 @@ impl Ledger {
         }
     }
 
-    pub fn booked(&self) -> BTreeSet<String> {
-        let effects = self.effects.lock().unwrap();
-        effects
-            .iter()
-            .map(|effect| effect.movement_id.clone())
-            .collect()
-    }
-
     pub fn assert_each_at_least_once(&self, stream: &DataStream) {
-        let booked = self.booked();
-        let lost: Vec<_> = ids_of(stream.records())
-            .into_iter()
-            .filter(|id| !booked.contains(id))
-            .collect();
+        let booked = self.invocations();
+        let ids: BTreeSet<_> = stream.records().map(id_of).collect();
+        let lost: Vec<_> = ids.iter().filter(|id| !booked.contains_key(*id)).collect();
         assert!(lost.is_empty(), "lost: {lost:?}");
-    }
-
-    pub fn assert_each_at_most_once(&self) {
-        for (id, invocations) in self.invocations() {
-            assert_eq!(invocations.len(), 1, "{id} by {invocations:?}");
-        }
     }
 
     /// All effects of a movement but the last one are of invocations that crashed or ran out of time, one of each at most.
@@ -135,10 +119,6 @@ fn firsts(movements: impl Iterator<Item = (String, String)>) -> BTreeMap<String,
         }
     }
     by_sku
-}
-
-pub fn ids_of<'a>(records: impl Iterator<Item = &'a Record>) -> BTreeSet<String> {
-    records.map(id_of).collect()
 }
 
 fn id_of(record: &Record) -> String {

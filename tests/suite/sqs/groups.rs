@@ -132,59 +132,6 @@ async fn a_group_of_completions_whose_reply_is_lost_is_recorded(server: Server) 
     assert_eq!(effects.take(), NOTHING);
 }
 
-on_each_server!(statements_that_fail_for_the_moment_are_sent_again);
-async fn statements_that_fail_for_the_moment_are_sent_again(server: Server) {
-    let proxy = Proxy::before(&server).await;
-    let once = engine(proxy.server()).await;
-    let effects = Effects::default();
-    let mut worker = charging_together(&once, &effects, 4);
-    proxy.take_total();
-    proxy.inject(
-        "BatchExecuteStatement",
-        Fault::Reply(
-            r#"{"Responses": [
-        {"Error": {"Code": "ThrottlingError", "Message": "injected"}},
-        {"Error": {"Code": "TransactionConflict", "Message": "injected"}},
-        {"Error": {"Code": "InternalServerError", "Message": "injected"}},
-        {"Error": {"Code": "ProvisionedThroughputExceeded", "Message": "injected"}}
-    ]}"#,
-        ),
-    );
-    assert_eq!(deliver(&mut worker, messages(4, 1)).await, NOTHING);
-    assert_eq!(effects.take().len(), 4);
-    // The group, each of its four statements once more, alone or with others, and a group of four ends.
-    let counts = proxy.take_counts();
-    assert!(counts.values().sum::<usize>() <= 6, "{counts:?}");
-}
-
-on_each_server!(a_reply_with_too_few_answers_loses_nothing);
-async fn a_reply_with_too_few_answers_loses_nothing(server: Server) {
-    let (proxy, effects, mut worker) = bench(&server).await;
-    proxy.inject(
-        "BatchExecuteStatement",
-        Fault::Reply(r#"{"Responses": []}"#),
-    );
-    assert_eq!(deliver(&mut worker, messages(3, 1)).await, NOTHING);
-    assert_eq!(effects.take().len(), 3);
-}
-
-on_each_server!(keys_that_a_read_left_out_are_read_again);
-async fn keys_that_a_read_left_out_are_read_again(server: Server) {
-    let (proxy, effects, mut worker) = bench(&server).await;
-    deliver(&mut worker, messages(3, 1)).await;
-    effects.take();
-    proxy.take_total();
-    proxy.inject("BatchGetItem", Fault::Unprocessed);
-    assert_eq!(deliver(&mut worker, messages(3, 2)).await, NOTHING);
-    assert_eq!(effects.take(), NOTHING);
-    let counts = proxy.take_counts();
-    assert_eq!(
-        (counts["BatchGetItem"], counts.len()),
-        (2, 1),
-        "no claim was tried"
-    );
-}
-
 on_each_server!(a_throttled_read_is_tried_again);
 async fn a_throttled_read_is_tried_again(server: Server) {
     let (proxy, effects, mut worker) = bench(&server).await;
@@ -221,23 +168,6 @@ async fn without_the_permission_for_groups_requests_go_out_one_by_one(server: Se
         (4, 4, 2),
         "{counts:?}"
     );
-}
-
-on_each_server!(a_permission_refused_by_each_statement_is_noticed_as_well);
-async fn a_permission_refused_by_each_statement_is_noticed_as_well(server: Server) {
-    let (proxy, effects, mut worker) = bench(&server).await;
-    proxy.inject(
-        "BatchExecuteStatement",
-        Fault::Reply(
-            r#"{"Responses": [
-        {"Error": {"Code": "AccessDenied", "Message": "injected"}},
-        {"Error": {"Code": "AccessDenied", "Message": "injected"}}
-    ]}"#,
-        ),
-    );
-    assert_eq!(deliver(&mut worker, messages(2, 1)).await, NOTHING);
-    assert_eq!(effects.take().len(), 2);
-    assert_eq!(proxy.take_counts()["PutItem"], 2);
 }
 
 on_each_server!(a_group_that_never_arrives_is_reported_and_runs_nothing);

@@ -24,10 +24,7 @@ async fn a_handler_gets_the_message_as_delivered(server: Server) {
         assert!(!format!("{message:?}").contains("p-1"));
         Ok(())
     });
-    assert_eq!(
-        deliver(&mut worker, [payment("m-1", "p-1", 5)]).await,
-        NOTHING
-    );
+    reports(&mut worker, [payment("m-1", "p-1", 5)], &[]).await;
 }
 
 on_each_server!(a_claim_lasts_until_the_invocations_deadline);
@@ -123,10 +120,7 @@ async fn a_handler_that_changes_its_message_changes_neither_key_nor_fingerprint(
         async { Ok(()) }
     });
     for expected in [1, 0] {
-        assert_eq!(
-            deliver(&mut worker, [payment("m-1", "p-1", 5)]).await,
-            NOTHING
-        );
+        reports(&mut worker, [payment("m-1", "p-1", 5)], &[]).await;
         assert_eq!(effects.take().len(), expected);
     }
 }
@@ -154,15 +148,9 @@ async fn a_failure_that_no_retry_mends_is_reported_each_time_and_runs_once(serve
             payment("unreachable", "p-2", 5),
         ]
     };
-    assert_eq!(
-        deliver(&mut worker, messages()).await,
-        ["declined", "unreachable"]
-    );
+    reports(&mut worker, messages(), &["declined", "unreachable"]).await;
     effects.take();
-    assert_eq!(
-        deliver(&mut worker, messages()).await,
-        ["declined", "unreachable"]
-    );
+    reports(&mut worker, messages(), &["declined", "unreachable"]).await;
     assert_eq!(effects.take(), ["unreachable"]);
 }
 

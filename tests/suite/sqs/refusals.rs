@@ -48,18 +48,9 @@ on_each_server!(a_key_that_comes_again_with_another_body_is_reported);
 async fn a_key_that_comes_again_with_another_body_is_reported(server: Server) {
     let (once, effects) = (engine(&server).await, Effects::default());
     let mut worker = charging(&once, &effects);
-    assert_eq!(
-        deliver(&mut worker, [payment("m-1", "p-1", 5)]).await,
-        NOTHING
-    );
-    assert_eq!(
-        deliver(&mut worker, [payment("m-2", "p-1", 6)]).await,
-        ["m-2"]
-    );
-    assert_eq!(
-        deliver(&mut worker, [payment("m-3", "p-1", 5)]).await,
-        NOTHING
-    );
+    reports(&mut worker, [payment("m-1", "p-1", 5)], &[]).await;
+    reports(&mut worker, [payment("m-2", "p-1", 6)], &["m-2"]).await;
+    reports(&mut worker, [payment("m-3", "p-1", 5)], &[]).await;
     assert_eq!(effects.take(), ["m-1"]);
 }
 
@@ -77,18 +68,12 @@ async fn a_crashed_attempt_runs_again_or_is_reported_by_policy(server: Server) {
     let exhausted = timed().max_attempts(NonZeroU32::MIN);
     for policy in [interrupted, exhausted] {
         let mut worker = charging(&policy.build().unwrap(), &effects);
-        assert_eq!(
-            deliver(&mut worker, [payment("m-1", "p-1", 5)]).await,
-            ["m-1"]
-        );
+        reports(&mut worker, [payment("m-1", "p-1", 5)], &["m-1"]).await;
         assert_eq!(effects.take(), NOTHING);
     }
 
     let mut worker = charging(&first, &effects);
-    assert_eq!(
-        deliver(&mut worker, [payment("m-1", "p-1", 5)]).await,
-        NOTHING
-    );
+    reports(&mut worker, [payment("m-1", "p-1", 5)], &[]).await;
     assert_eq!(effects.take(), ["m-1"]);
 }
 
@@ -147,10 +132,7 @@ async fn a_claim_that_comes_too_late_does_not_run(server: Server) {
     let (reported, ()) = tokio::join!(deliver(&mut worker, [payment("m-1", "p-1", 5)]), meanwhile);
     assert_eq!(reported, ["m-1"]);
     assert_eq!(effects.take(), NOTHING);
-    assert_eq!(
-        deliver(&mut worker, [payment("m-1", "p-1", 5)]).await,
-        NOTHING
-    );
+    reports(&mut worker, [payment("m-1", "p-1", 5)], &[]).await;
     assert_eq!(effects.take(), ["m-1"]);
 }
 
@@ -174,10 +156,7 @@ async fn a_record_that_cannot_be_read_is_reported_and_left_alone(server: Server)
         .set_item(Some(item.clone()));
     put.send().await.unwrap();
 
-    assert_eq!(
-        deliver(&mut worker, [payment("m-1", "p-1", 5)]).await,
-        ["m-1"]
-    );
+    reports(&mut worker, [payment("m-1", "p-1", 5)], &["m-1"]).await;
     assert_eq!(effects.take(), NOTHING);
     assert_eq!(scan().await.unwrap().items.unwrap(), [item]);
 }
@@ -275,10 +254,7 @@ async fn a_message_is_reported_when_its_claim_stays_throttled_or_is_refused(serv
     let mut worker = charging(&once, &effects);
     for fault in [Fault::THROTTLE, Fault::DENY] {
         proxy.repeat("PutItem", fault, 200);
-        assert_eq!(
-            deliver(&mut worker, [payment("m-1", "p-1", 5)]).await,
-            ["m-1"]
-        );
+        reports(&mut worker, [payment("m-1", "p-1", 5)], &["m-1"]).await;
         assert_eq!(effects.take(), NOTHING);
     }
 }

@@ -1,5 +1,6 @@
 //! Rejected messages that are sent to another queue.
 
+use crate::metrics::Counted;
 use crate::secrets::Log;
 use crate::support::QueueApi;
 
@@ -68,6 +69,18 @@ async fn rejected_messages_are_sent_to_a_queue_and_acknowledged(server: Server) 
     assert_eq!(why(garbled)["message_id"], "garbled");
     assert_eq!(why(garbled)["reason"], "undecodable_body");
     assert_eq!(why(differs)["rejection"], "mismatch");
+}
+
+on_each_server!(a_mismatch_within_a_batch_that_the_queue_takes_is_counted_and_logged);
+async fn a_mismatch_within_a_batch_that_the_queue_takes_is_counted_and_logged(server: Server) {
+    let (log, _capture) = Log::capture();
+    let counted = Counted::new();
+    let queue = QueueApi::answering(None).await;
+    let failed = delivered(&server, &queue, REJECTED, messages()).await;
+    assert_eq!(failed, NOTHING);
+    assert_eq!(counted.take().get("mismatches"), Some(&1));
+    let mismatch = r#"event="mismatch" operation="charge""#;
+    assert_eq!(log.text().matches(mismatch).count(), 1, "{}", log.text());
 }
 
 on_each_server!(a_rejected_message_of_ten_attributes_goes_to_a_fifo_queue);

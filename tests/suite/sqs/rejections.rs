@@ -147,14 +147,8 @@ async fn a_message_that_differs_from_one_that_failed_may_still_be_what_was_meant
     assert_eq!(deliver(&mut worker, messages).await, ["wrong", "corrected"]);
     assert_eq!(parked.take(), []);
 
-    assert_eq!(
-        deliver(&mut worker, [payment("corrected", "p-1", 2)]).await,
-        NOTHING
-    );
-    assert_eq!(
-        deliver(&mut worker, [payment("wrong", "p-1", 1)]).await,
-        NOTHING
-    );
+    reports(&mut worker, [payment("corrected", "p-1", 2)], &[]).await;
+    reports(&mut worker, [payment("wrong", "p-1", 1)], &[]).await;
     assert_eq!(parked.take(), rejected([(Rejection::Mismatch, "wrong")]));
 }
 
@@ -262,10 +256,7 @@ async fn a_taken_message_keeps_no_other_from_its_end_where_a_batch_fails_as_a_wh
         settings.without_item_failures = true;
     });
     let mut worker = paying(layer);
-    assert_eq!(
-        deliver(&mut worker, [payment("m-0", "p-0", 2)]).await,
-        NOTHING
-    );
+    reports(&mut worker, [payment("m-0", "p-0", 2)], &[]).await;
     let batch = [
         // Each differs from the message before it: from one that failed, and from one whose key has an outcome.
         payment("m-1", "p-1", 0),
@@ -318,10 +309,7 @@ async fn a_permanent_failure_is_rejected_under_the_kill_switch_too(server: Serve
         .unwrap();
     let parked = Parked::default();
     let mut worker = paying(parking(&once, &parked));
-    assert_eq!(
-        deliver(&mut worker, [payment("m-1", "p-1", 0)]).await,
-        NOTHING
-    );
+    reports(&mut worker, [payment("m-1", "p-1", 0)], &[]).await;
     assert_eq!(parked.take(), rejected([(Rejection::Failed, "m-1")]));
 }
 
@@ -407,10 +395,7 @@ async fn an_error_of_the_hook_is_named_by_its_type_and_by_its_text_where_texts_a
             .build();
         let full = |_, _| async { Err("the lot is full".to_owned()) };
         let mut worker = paying(charge(&once.unwrap()).on_rejected(full));
-        assert_eq!(
-            deliver(&mut worker, [message("m-1", "not JSON")]).await,
-            ["m-1"]
-        );
+        reports(&mut worker, [message("m-1", "not JSON")], &["m-1"]).await;
         let log = log.text();
         assert!(
             log.contains("\"hook_failed\"") && log.contains(said),
@@ -473,10 +458,7 @@ async fn the_hook_gets_the_code_and_the_detail_of_what_is_logged(server: Server)
         noted.lock().unwrap().push(why);
         async { Ok::<_, PaymentError>(()) }
     }));
-    assert_eq!(
-        deliver(&mut worker, all_kinds()).await,
-        ["declined", "unreachable"]
-    );
+    reports(&mut worker, all_kinds(), &["declined", "unreachable"]).await;
     let whys = whys.lock().unwrap();
     let mut codes: Vec<_> = whys.iter().map(|why| why.reason).collect();
     codes.sort_unstable();

@@ -40,8 +40,6 @@ pub enum Fault {
     Refuse(&'static str),
     /// Answered as a transaction that was cancelled for these reasons, one for each of its actions; never forwarded.
     Cancel(&'static [&'static str]),
-    /// A read of many keys, answered with no record and all its keys unprocessed, never forwarded.
-    Unprocessed,
     /// Of a group only the first so many statements or keys are forwarded; the other statements are answered with this error, the
     /// other keys as unprocessed.
     Partly { taken: usize, code: &'static str },
@@ -76,11 +74,6 @@ pub(super) fn cancelled(reasons: &[&str]) -> Response<Full<Bytes>> {
     let mut response = response(&body);
     *response.status_mut() = StatusCode::BAD_REQUEST;
     response
-}
-
-/// Returns DynamoDB's answer to a `BatchGetItem` that it had no capacity for.
-pub(super) fn unprocessed(asked: &Value) -> Response<Full<Bytes>> {
-    response(&json!({ "Responses": {}, "UnprocessedKeys": asked["RequestItems"] }))
 }
 
 pub(super) fn service_error(status: u16, code: &str) -> Response<Full<Bytes>> {

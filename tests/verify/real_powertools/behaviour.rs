@@ -1,41 +1,26 @@
 //! The trouble of `tests/suite/peers.md` in Powertools itself: seen, not heard of. The test beside each in the table shows its end in
 //! this crate.
 
-use std::io::Error as HandlerError;
-
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::powertools;
 use serde_json::json;
 
-use super::process::{Called, IN_PROGRESS, Item, PERSISTENCE, VALIDATION, raised};
-use super::{PREFIX, Shared, after, charge};
-use crate::on_each_server;
-use crate::support::Server;
+use super::process::{Called, IN_PROGRESS, Item, PERSISTENCE, VALIDATION, raised, returned};
+use super::{PREFIX, Shared, after};
 
-on_each_server!(
-    a_stale_function_overwrites_its_successors_result,
-    start_paused = false
-);
-async fn a_stale_function_overwrites_its_successors_result(server: Server) {
-    let shared = Shared::on(&server).await;
+on_both!(a_stale_function_overwrites_its_successors_result);
+async fn a_stale_function_overwrites_its_successors_result(shared: Shared) {
     let mut stale = shared.function().await.with("remaining", 100);
     let mut successor = shared.function().await;
     stale.charge("o-1").await;
     after(100).await;
     successor.run("o-1", json!("successor")).await;
     stale.return_(json!("stale")).await;
-    assert_eq!(
-        successor.charge("o-1").await,
-        Called::Returned(json!("stale"))
-    );
+    assert_eq!(successor.charge("o-1").await, returned("stale"));
 }
 
-on_each_server!(
-    a_stale_function_that_fails_deletes_its_successors_record,
-    start_paused = false
-);
-async fn a_stale_function_that_fails_deletes_its_successors_record(server: Server) {
-    let shared = Shared::on(&server).await;
+on_both!(a_stale_function_that_fails_deletes_its_successors_record);
+async fn a_stale_function_that_fails_deletes_its_successors_record(shared: Shared) {
     let mut stale = shared.function().await.with("remaining", 100);
     let mut successor = shared.function().await;
     stale.charge("o-1").await;
@@ -46,17 +31,13 @@ async fn a_stale_function_that_fails_deletes_its_successors_record(server: Serve
     successor.run("o-1", json!("third")).await;
 }
 
-on_each_server!(
-    of_two_functions_that_share_a_store_the_outer_writes_under_the_inner_ones_prefix,
-    start_paused = false
-);
+on_both!(of_two_functions_that_share_a_store_the_outer_writes_under_the_inner_ones_prefix);
 async fn of_two_functions_that_share_a_store_the_outer_writes_under_the_inner_ones_prefix(
-    server: Server,
+    shared: Shared,
 ) {
-    let shared = Shared::on(&server).await;
     let mut function = shared.function().await.with("do", "nested");
     let result = json!(["outer result", "inner result"]);
-    assert_eq!(function.charge("o-1").await, Called::Returned(result));
+    assert_eq!(function.charge("o-1").await, returned(result));
     let mut states: Vec<_> = shared
         .records()
         .await
@@ -83,12 +64,8 @@ async fn of_two_functions_that_share_a_store_the_outer_writes_under_the_inner_on
     assert_eq!(function.charge("o-1").await, raised(IN_PROGRESS));
 }
 
-on_each_server!(
-    of_two_functions_that_share_a_store_the_one_called_first_configures_both,
-    start_paused = false
-);
-async fn of_two_functions_that_share_a_store_the_one_called_first_configures_both(server: Server) {
-    let shared = Shared::on(&server).await;
+on_both!(of_two_functions_that_share_a_store_the_one_called_first_configures_both);
+async fn of_two_functions_that_share_a_store_the_one_called_first_configures_both(shared: Shared) {
     let of_orders = json!({"event_key_jmespath": "order_id", "expires_after_seconds": 60});
     let of_settlements =
         json!({"event_key_jmespath": "settlement_id", "expires_after_seconds": 7_200});
@@ -132,30 +109,19 @@ async fn of_two_functions_that_share_a_store_the_one_called_first_configures_bot
     assert!(records.iter().any(|record| record["id"] == id));
 }
 
-on_each_server!(
-    input_that_the_function_changes_keeps_its_record,
-    start_paused = false
-);
-async fn input_that_the_function_changes_keeps_its_record(server: Server) {
-    let shared = Shared::on(&server).await;
+on_both!(input_that_the_function_changes_keeps_its_record);
+async fn input_that_the_function_changes_keeps_its_record(shared: Shared) {
     let mut function = shared.function().await;
     function.charge("o-1").await;
     function
         .tell(&json!({"mutate": {"order_id": "other"}, "return": "receipt"}))
         .await;
     assert_eq!(shared.records().await.len(), 1);
-    assert_eq!(
-        function.charge("o-1").await,
-        Called::Returned(json!("receipt"))
-    );
+    assert_eq!(function.charge("o-1").await, returned("receipt"));
 }
 
-on_each_server!(
-    a_falsy_result_is_stored_and_yet_replayed_as_none,
-    start_paused = false
-);
-async fn a_falsy_result_is_stored_and_yet_replayed_as_none(server: Server) {
-    let shared = Shared::on(&server).await;
+on_both!(a_falsy_result_is_stored_and_yet_replayed_as_none);
+async fn a_falsy_result_is_stored_and_yet_replayed_as_none(shared: Shared) {
     let mut function = shared.function().await;
     for (order, result) in [
         ("o-1", json!(0)),
@@ -165,16 +131,12 @@ async fn a_falsy_result_is_stored_and_yet_replayed_as_none(server: Server) {
         ("o-5", json!({})),
     ] {
         function.run(order, result).await;
-        assert_eq!(function.charge(order).await, Called::Returned(json!(null)));
+        assert_eq!(function.charge(order).await, returned(json!(null)));
     }
 }
 
-on_each_server!(
-    a_missing_key_leaves_the_call_unprotected,
-    start_paused = false
-);
-async fn a_missing_key_leaves_the_call_unprotected(server: Server) {
-    let shared = Shared::on(&server).await;
+on_both!(a_missing_key_leaves_the_call_unprotected);
+async fn a_missing_key_leaves_the_call_unprotected(shared: Shared) {
     let mut function = shared.function().await;
     for _ in 0..2 {
         assert_eq!(function.call(json!({"amount": 1})).await, Called::Running);
@@ -183,16 +145,9 @@ async fn a_missing_key_leaves_the_call_unprotected(server: Server) {
     assert!(shared.records().await.is_empty());
 }
 
-on_each_server!(
-    another_payload_is_refused_on_the_conflict_path,
-    start_paused = false
-);
-async fn another_payload_is_refused_on_the_conflict_path(server: Server) {
-    let shared = Shared::on(&server).await;
-    let mut function = shared
-        .function()
-        .await
-        .with("config", json!({"payload_validation_jmespath": "amount"}));
+on_both!(another_payload_is_refused_on_the_conflict_path);
+async fn another_payload_is_refused_on_the_conflict_path(shared: Shared) {
+    let mut function = shared.validating().await;
     function.call(json!({"order_id": "o-1", "amount": 1})).await;
     function.return_(json!("receipt")).await;
     assert_eq!(
@@ -201,12 +156,8 @@ async fn another_payload_is_refused_on_the_conflict_path(server: Server) {
     );
 }
 
-on_each_server!(
-    a_result_over_400_kilobytes_is_an_error_and_the_function_runs_again,
-    start_paused = false
-);
-async fn a_result_over_400_kilobytes_is_an_error_and_the_function_runs_again(server: Server) {
-    let shared = Shared::on(&server).await;
+on_both!(a_result_over_400_kilobytes_is_an_error_and_the_function_runs_again);
+async fn a_result_over_400_kilobytes_is_an_error_and_the_function_runs_again(shared: Shared) {
     let mut function = shared.function().await.with("remaining", 300);
     let large = json!("x".repeat(410_000));
     function.charge("o-1").await;
@@ -217,40 +168,23 @@ async fn a_result_over_400_kilobytes_is_an_error_and_the_function_runs_again(ser
     assert_eq!(function.return_(large).await, raised(PERSISTENCE));
 }
 
-on_each_server!(
-    a_function_without_a_deadline_that_dies_locks_its_key_until_the_record_expires,
-    start_paused = false
-);
+on_both!(a_function_without_a_deadline_that_dies_locks_its_key_until_the_record_expires);
 async fn a_function_without_a_deadline_that_dies_locks_its_key_until_the_record_expires(
-    server: Server,
+    shared: Shared,
 ) {
-    let shared = Shared::on(&server).await;
     let mut dies = shared.function().await.with("remaining", json!(null));
     dies.charge("o-1").await;
     drop(dies);
     let mut function = shared.function().await;
     assert_eq!(function.charge("o-1").await, raised(IN_PROGRESS));
-    let record = shared.records().await.remove(0);
-    assert!(!record.contains_key("in_progress_expiration"));
+    assert!(!shared.records().await[0].contains_key("in_progress_expiration"));
     // And so it is honoured here, for as long.
-    let handler = |_| async { Err::<String, _>(HandlerError::other("it ran")) };
-    let refused = shared
-        .engine()
-        .run(charge("o-1"), None, handler)
-        .await
-        .unwrap_err();
-    let lambda_idempotency::Error::InFlight { lease, .. } = refused else {
-        panic!("{refused}")
-    };
-    assert!((3_000..=3_601).contains(&lease.as_secs()), "{lease:?}");
+    let lease = shared.in_flight("o-1").await;
+    assert!((3_000..=3_601).contains(&lease), "{lease}");
 }
 
-on_each_server!(
-    the_same_payment_twice_in_a_batch_runs_once_in_turn,
-    start_paused = false
-);
-async fn the_same_payment_twice_in_a_batch_runs_once_in_turn(server: Server) {
-    let shared = Shared::on(&server).await;
+on_both!(the_same_payment_twice_in_a_batch_runs_once_in_turn);
+async fn the_same_payment_twice_in_a_batch_runs_once_in_turn(shared: Shared) {
     let mut function = shared.function().await.with("do", "batch");
     let body = json!({"order_id": "o-1"}).to_string();
     let records = ["m-1", "m-2"].map(|id| crate::support::events::message(id, body.clone()));
@@ -259,5 +193,5 @@ async fn the_same_payment_twice_in_a_batch_runs_once_in_turn(server: Server) {
         Called::Running
     );
     let reply = function.return_(json!("receipt")).await;
-    assert_eq!(reply, Called::Returned(json!({"batchItemFailures": []})));
+    assert_eq!(reply, returned(json!({"batchItemFailures": []})));
 }

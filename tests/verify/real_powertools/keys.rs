@@ -56,58 +56,32 @@ async fn ids_are_those_that_the_function_makes() {
     }
 }
 
-crate::on_each_server!(
-    without_a_prefix_of_its_own_the_functions_name_module_and_qualified_name_are_it,
-    start_paused = false
-);
+on_both!(without_a_prefix_of_its_own_the_functions_name_module_and_qualified_name_are_it);
 async fn without_a_prefix_of_its_own_the_functions_name_module_and_qualified_name_are_it(
-    server: Server,
+    shared: Shared,
 ) {
-    let shared = Shared::on(&server).await;
     let mut function = shared.function().await.with("prefix", Value::Null);
     function.run("o-1", json!("receipt")).await;
     let id = powertools::id("payments-prod.__main__.guarded.<locals>.charge", "o-1");
     let key = id.map(|id| Key::raw("charge", id));
-    let handler = |_| async { Err::<String, _>(std::io::Error::other("it ran")) };
-    let replayed = shared.engine().run(key, None, handler).await.unwrap();
-    assert_eq!(replayed.into_inner(), "receipt");
+    shared.replays(key, None, "receipt").await;
 }
 
-crate::on_each_server!(a_key_of_several_fields_is_a_list, start_paused = false);
-async fn a_key_of_several_fields_is_a_list(server: Server) {
-    let shared = Shared::on(&server).await;
-    let mut function = shared
-        .function()
-        .await
-        .with("config", json!({"event_key_jmespath": "[tenant, n]"}));
-    assert_eq!(
-        function
-            .call(json!({"tenant": "ü", "n": 1.5, "other": 1}))
-            .await,
-        Called::Running
-    );
+on_both!(a_key_of_several_fields_is_a_list);
+async fn a_key_of_several_fields_is_a_list(shared: Shared) {
+    let mut function = shared.keyed_by("[tenant, n]").await;
+    let payload = json!({"tenant": "ü", "n": 1.5, "other": 1});
+    assert_eq!(function.call(payload).await, Called::Running);
     function.return_(json!("receipt")).await;
     let key = charge(json!(["ü", 1.5]));
-    let handler = |_| async { Err::<String, _>(std::io::Error::other("it ran")) };
-    let replayed = shared.engine().run(key, None, handler).await.unwrap();
-    assert_eq!(replayed.into_inner(), "receipt");
+    shared.replays(key, None, "receipt").await;
 }
 
-crate::on_each_server!(
-    without_an_expression_the_whole_payload_is_the_key,
-    start_paused = false
-);
-async fn without_an_expression_the_whole_payload_is_the_key(server: Server) {
-    let shared = Shared::on(&server).await;
-    let mut function = shared
-        .function()
-        .await
-        .with("config", json!({"event_key_jmespath": ""}));
+on_both!(without_an_expression_the_whole_payload_is_the_key);
+async fn without_an_expression_the_whole_payload_is_the_key(shared: Shared) {
+    let mut function = shared.keyed_by("").await;
     let payload = json!({"order_id": "o-1", "amount": 12.0, "items": [{"ü": null}, -3]});
     assert_eq!(function.call(payload.clone()).await, Called::Running);
     function.return_(json!("receipt")).await;
-    let key = charge(payload);
-    let handler = |_| async { Err::<String, _>(std::io::Error::other("it ran")) };
-    let replayed = shared.engine().run(key, None, handler).await.unwrap();
-    assert_eq!(replayed.into_inner(), "receipt");
+    shared.replays(charge(payload), None, "receipt").await;
 }

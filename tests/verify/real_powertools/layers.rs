@@ -11,10 +11,8 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tower::Service;
 
-use super::process::{Called, VALIDATION, raised};
-use super::{PREFIX, Shared, charge};
-use crate::on_each_server;
-use crate::support::Server;
+use super::process::{Called, VALIDATION, raised, returned};
+use super::{PREFIX, Shared, charge, it_ran};
 use crate::support::events::{batch, message};
 
 #[derive(serde::Deserialize)]
@@ -36,19 +34,11 @@ fn payment(message_id: &str, order: &str) -> Value {
     message(message_id, json!({ "order_id": order }).to_string())
 }
 
-on_each_server!(
-    a_worker_that_replaces_one_of_powertools_repeats_nothing_and_back,
-    start_paused = false
-);
-async fn a_worker_that_replaces_one_of_powertools_repeats_nothing_and_back(server: Server) {
-    let shared = Shared::on(&server).await;
+on_both!(a_worker_that_replaces_one_of_powertools_repeats_nothing_and_back);
+async fn a_worker_that_replaces_one_of_powertools_repeats_nothing_and_back(shared: Shared) {
     let mut function = shared.function().await.with("do", "batch");
-    assert_eq!(
-        function
-            .call(json!({"Records": [payment("m-1", "o-1")]}))
-            .await,
-        Called::Running
-    );
+    let first = json!({"Records": [payment("m-1", "o-1")]});
+    assert_eq!(function.call(first).await, Called::Running);
     function.return_(json!({"any": "result"})).await;
 
     let (effects, seen) = std::sync::mpsc::channel();
@@ -64,15 +54,11 @@ async fn a_worker_that_replaces_one_of_powertools_repeats_nothing_and_back(serve
     assert_eq!(seen.try_iter().collect::<Vec<_>>(), ["o-2"]);
 
     let back = function.call(json!({"Records": both()})).await;
-    assert_eq!(back, Called::Returned(json!({"batchItemFailures": []})));
+    assert_eq!(back, returned(json!({"batchItemFailures": []})));
 }
 
-on_each_server!(
-    a_worker_leaves_to_powertools_what_that_is_at_work_on,
-    start_paused = false
-);
-async fn a_worker_leaves_to_powertools_what_that_is_at_work_on(server: Server) {
-    let shared = Shared::on(&server).await;
+on_both!(a_worker_leaves_to_powertools_what_that_is_at_work_on);
+async fn a_worker_leaves_to_powertools_what_that_is_at_work_on(shared: Shared) {
     let mut function = shared.function().await;
     assert_eq!(function.charge("o-1").await, Called::Running);
 
@@ -87,12 +73,9 @@ async fn a_worker_leaves_to_powertools_what_that_is_at_work_on(server: Server) {
     assert!(reply.batch_item_failures.is_empty());
 }
 
-on_each_server!(
-    a_key_in_the_body_of_a_record_is_the_same_as_in_the_decoded_body,
-    start_paused = false
-);
+on_both!(a_key_in_the_body_of_a_record_is_the_same_as_in_the_decoded_body);
 /// With `data_keyword_argument="record"` the payload is the SQS record. The whole record is new in each delivery.
-async fn a_key_in_the_body_of_a_record_is_the_same_as_in_the_decoded_body(server: Server) {
+async fn a_key_in_the_body_of_a_record_is_the_same_as_in_the_decoded_body(shared: Shared) {
     let of_order: fn(&Value) -> Value = |body| body["order_id"].clone();
     let of_body: fn(&Value) -> Value = Value::clone;
     for (expression, select, redelivered) in [
@@ -100,20 +83,14 @@ async fn a_key_in_the_body_of_a_record_is_the_same_as_in_the_decoded_body(server
         ("powertools_json(body)", of_body, None),
         ("", of_body, Some(Called::Running)),
     ] {
-        let shared = Shared::on(&server).await;
-        let config = json!({"event_key_jmespath": expression});
-        let mut function = shared.function().await.with("config", config);
+        let shared = Shared::on(&shared.server).await;
+        let mut function = shared.keyed_by(expression).await;
         let mut record = message("m-1", r#"{"order_id": "o-1", "amount": 12.0}"#);
         assert_eq!(function.call(record.clone()).await, Called::Running);
         function.return_(json!("receipt")).await;
         record["receiptHandle"] = json!("of the second delivery");
-        let again = function.call(record.clone()).await;
-        assert_eq!(
-            again,
-            redelivered
-                .clone()
-                .unwrap_or(Called::Returned(json!("receipt")))
-        );
+        let expected = redelivered.clone().unwrap_or(returned("receipt"));
+        assert_eq!(function.call(record.clone()).await, expected);
 
         let mut worker = BatchLayer::new(shared.engine())
             .raw_id(move |body: &Value, _| powertools::id(PREFIX, select(body)))
@@ -124,14 +101,9 @@ async fn a_key_in_the_body_of_a_record_is_the_same_as_in_the_decoded_body(server
     }
 }
 
-on_each_server!(
-    a_key_beside_the_body_is_taken_from_the_message,
-    start_paused = false
-);
-async fn a_key_beside_the_body_is_taken_from_the_message(server: Server) {
-    let shared = Shared::on(&server).await;
-    let config = json!({"event_key_jmespath": "messageId"});
-    let mut function = shared.function().await.with("config", config);
+on_both!(a_key_beside_the_body_is_taken_from_the_message);
+async fn a_key_beside_the_body_is_taken_from_the_message(shared: Shared) {
+    let mut function = shared.keyed_by("messageId").await;
     assert_eq!(function.call(payment("m-1", "o-1")).await, Called::Running);
     function.return_(json!("receipt")).await;
 
@@ -148,16 +120,12 @@ async fn a_key_beside_the_body_is_taken_from_the_message(server: Server) {
     assert_eq!(seen.try_iter().collect::<Vec<_>>(), ["o-2"]);
 
     let back = function.call(payment("m-2", "o-2")).await;
-    assert_eq!(back, Called::Returned(json!("done here")));
+    assert_eq!(back, returned("done here"));
 }
 
-on_each_server!(
-    a_worker_that_observes_keeps_its_records_in_its_engines_namespace,
-    start_paused = false
-);
+on_both!(a_worker_that_observes_keeps_its_records_in_its_engines_namespace);
 /// A permission for the function's prefix doesn't cover them.
-async fn a_worker_that_observes_keeps_its_records_in_its_engines_namespace(server: Server) {
-    let shared = Shared::on(&server).await;
+async fn a_worker_that_observes_keeps_its_records_in_its_engines_namespace(shared: Shared) {
     shared.function().await.run("o-1", json!("receipt")).await;
     let before = shared.records().await;
 
@@ -187,16 +155,11 @@ struct Charge {
     amount: u64,
 }
 
-on_each_server!(
-    a_function_of_one_event_that_replaces_one_of_powertools_repeats_nothing_and_back,
-    start_paused = false
-);
+on_both!(a_function_of_one_event_that_replaces_one_of_powertools_repeats_nothing_and_back);
 async fn a_function_of_one_event_that_replaces_one_of_powertools_repeats_nothing_and_back(
-    server: Server,
+    shared: Shared,
 ) {
-    let shared = Shared::on(&server).await;
-    let config = json!({"payload_validation_jmespath": "amount"});
-    let mut function = shared.function().await.with("config", config);
+    let mut function = shared.validating().await;
     let charge = |order: &str, amount: u64| json!({"order_id": order, "amount": amount});
     assert_eq!(function.call(charge("o-1", 1_250)).await, Called::Running);
     function.return_(json!({"charged": 1_250})).await;
@@ -220,21 +183,17 @@ async fn a_function_of_one_event_that_replaces_one_of_powertools_repeats_nothing
     let refused = call(charge("o-2", 8)).await.unwrap_err();
     assert_eq!(refused.error_type(), Some("Idempotency.Mismatch"));
 
-    assert_eq!(function.call(charge("o-2", 7)).await, Called::Returned(new));
+    assert_eq!(function.call(charge("o-2", 7)).await, returned(new));
     assert_eq!(function.call(charge("o-2", 8)).await, raised(VALIDATION));
 }
 
-on_each_server!(
-    a_result_of_another_type_is_refused_by_run_and_taken_by_the_layers,
-    start_paused = false
-);
-async fn a_result_of_another_type_is_refused_by_run_and_taken_by_the_layers(server: Server) {
-    let shared = Shared::on(&server).await;
+on_both!(a_result_of_another_type_is_refused_by_run_and_taken_by_the_layers);
+async fn a_result_of_another_type_is_refused_by_run_and_taken_by_the_layers(shared: Shared) {
     let result = json!({"any": "result"});
     shared.function().await.run("o-1", result.clone()).await;
 
-    let ran = |_| async { Err::<u64, _>(HandlerError::other("it ran")) };
-    let refused = shared.engine().run(charge("o-1"), None, ran).await;
+    let once = shared.engine();
+    let refused = once.run(charge("o-1"), None, it_ran::<u64>).await;
     assert!(matches!(refused, Err(Error::Unreadable(_))), "{refused:?}");
 
     let mut successor = InvokeLayer::new(shared.engine())
@@ -253,18 +212,10 @@ async fn a_result_of_another_type_is_refused_by_run_and_taken_by_the_layers(serv
     assert!(reply.batch_item_failures.is_empty());
 }
 
-on_each_server!(
-    an_api_answers_a_retry_as_the_function_has_answered_it,
-    start_paused = false
-);
-async fn an_api_answers_a_retry_as_the_function_has_answered_it(server: Server) {
-    let shared = Shared::on(&server).await;
-    let config = json!({"event_key_jmespath": "headers.\"idempotency-key\""});
-    let mut function = shared
-        .function()
-        .await
-        .with("do", "handler")
-        .with("config", config);
+on_both!(an_api_answers_a_retry_as_the_function_has_answered_it);
+async fn an_api_answers_a_retry_as_the_function_has_answered_it(shared: Shared) {
+    let mut function = shared.keyed_by("headers.\"idempotency-key\"").await;
+    function = function.with("do", "handler");
     let request = json!({"headers": {"idempotency-key": "k-1"}, "body": "{}"});
     assert_eq!(function.call(request.clone()).await, Called::Running);
     function
@@ -272,19 +223,14 @@ async fn an_api_answers_a_retry_as_the_function_has_answered_it(server: Server) 
         .await;
 
     let key = |token: &str| powertools::id(PREFIX, token).map(|id| Key::raw("POST /orders", id));
-    let ran = |_| async { Err::<Answer, _>(HandlerError::other("it ran")) };
-    let answer = shared
-        .engine()
-        .run(key("k-1"), None, ran)
-        .await
-        .unwrap()
-        .into_inner();
+    let once = shared.engine();
+    let replayed = once.run(key("k-1"), None, it_ran::<Answer>).await;
     let expected = Answer {
         status_code: 201,
         headers: [("x-order".to_owned(), "7".to_owned())].into(),
         body: Some("{\"order\": 7}".to_owned()),
     };
-    assert_eq!(answer, expected);
+    assert_eq!(replayed.unwrap().into_inner(), expected);
 
     let new = |_| async {
         Ok::<_, HandlerError>(Answer {
@@ -293,7 +239,7 @@ async fn an_api_answers_a_retry_as_the_function_has_answered_it(server: Server) 
             body: None,
         })
     };
-    shared.engine().run(key("k-2"), None, new).await.unwrap();
+    once.run(key("k-2"), None, new).await.unwrap();
     let retry = json!({"headers": {"idempotency-key": "k-2"}, "body": "{}"});
     let Called::Returned(answer) = function.call(retry).await else {
         panic!("it ran")

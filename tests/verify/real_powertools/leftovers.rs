@@ -8,19 +8,13 @@ use lambda_idempotency::{Error, Idempotency, StepError};
 use serde_json::json;
 use tokio::sync::Notify;
 
-use super::process::{Called, IN_PROGRESS, raised};
+use super::process::{Called, IN_PROGRESS, raised, returned};
 use super::{Shared, after, charge};
-use crate::on_each_server;
-use crate::support::Server;
 
-on_each_server!(
-    what_the_function_left_behind_is_taken_over_when_its_time_and_the_margin_are_over,
-    start_paused = false
-);
+on_both!(what_the_function_left_behind_is_taken_over_when_its_time_and_the_margin_are_over);
 async fn what_the_function_left_behind_is_taken_over_when_its_time_and_the_margin_are_over(
-    server: Server,
+    shared: Shared,
 ) {
-    let shared = Shared::on(&server).await;
     let once = shared.engine_with(|once| {
         once.settings(|settings| settings.skew_margin = Duration::from_hours(1))
     });
@@ -39,12 +33,8 @@ async fn what_the_function_left_behind_is_taken_over_when_its_time_and_the_margi
     assert_eq!((ran.is_replayed(), ran.into_inner()), (false, 2));
 }
 
-on_each_server!(
-    what_was_left_behind_here_is_taken_over_by_the_function,
-    start_paused = false
-);
-async fn what_was_left_behind_here_is_taken_over_by_the_function(server: Server) {
-    let shared = Shared::on(&server).await;
+on_both!(what_was_left_behind_here_is_taken_over_by_the_function);
+async fn what_was_left_behind_here_is_taken_over_by_the_function(shared: Shared) {
     let once = shared.engine();
     let mut function = shared.function().await;
     let begun = Arc::new(Notify::new());
@@ -73,12 +63,8 @@ async fn what_was_left_behind_here_is_taken_over_by_the_function(server: Server)
     function.return_(json!("there")).await;
 }
 
-on_each_server!(
-    a_handler_here_that_the_function_took_over_changes_nothing,
-    start_paused = false
-);
-async fn a_handler_here_that_the_function_took_over_changes_nothing(server: Server) {
-    let shared = Shared::on(&server).await;
+on_both!(a_handler_here_that_the_function_took_over_changes_nothing);
+async fn a_handler_here_that_the_function_took_over_changes_nothing(shared: Shared) {
     let once = shared.engine();
     let mut function = shared.function().await;
     let stale = once.run(charge("o-1"), None, |_| async {
@@ -89,10 +75,7 @@ async fn a_handler_here_that_the_function_took_over_changes_nothing(server: Serv
     let lost = stale.await;
     assert!(matches!(lost, Err(Error::LeaseLost)), "{lost:?}");
     function.return_(json!("successor")).await;
-    assert_eq!(
-        function.charge("o-1").await,
-        Called::Returned(json!("successor"))
-    );
+    assert_eq!(function.charge("o-1").await, returned("successor"));
 }
 
 /// Claims a key that a stale function still works on; it has succeeded when this returns.
@@ -103,14 +86,11 @@ async fn take_over(once: &Idempotency) {
     assert!(!successor.await.unwrap().is_replayed());
 }
 
-on_each_server!(
-    a_stale_function_overwrites_and_deletes_what_its_successor_here_wrote,
-    start_paused = false
-);
+on_both!(a_stale_function_overwrites_and_deletes_what_its_successor_here_wrote);
 /// A limit of the shared table: the function completes and deletes without a condition.
-async fn a_stale_function_overwrites_and_deletes_what_its_successor_here_wrote(server: Server) {
+async fn a_stale_function_overwrites_and_deletes_what_its_successor_here_wrote(shared: Shared) {
     for (fails, left) in [(false, 1), (true, 0)] {
-        let shared = Shared::on(&server).await;
+        let shared = Shared::on(&shared.server).await;
         let once = shared
             .engine_with(|once| once.settings(|settings| settings.skew_margin = Duration::ZERO));
         let mut stale = shared.function().await.with("remaining", 100);
@@ -121,9 +101,7 @@ async fn a_stale_function_overwrites_and_deletes_what_its_successor_here_wrote(s
             stale.raise().await;
         } else {
             stale.return_(json!("stale")).await;
-            let handler = |_| async { Err::<String, _>(HandlerError::other("it ran")) };
-            let replayed = once.run(charge("o-1"), None, handler).await.unwrap();
-            assert_eq!(replayed.into_inner(), "stale");
+            shared.replays(charge("o-1"), None, "stale").await;
         }
         assert_eq!(shared.records().await.len(), left);
     }

@@ -6,35 +6,23 @@ use lambda_idempotency::Verdict;
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use serde_json::json;
 
-use super::process::{Called, Function, PERSISTENCE, raised};
+use super::process::{Function, PERSISTENCE, raised, returned};
 use super::{Shared, charge};
-use crate::on_each_server;
-use crate::support::Server;
 
-on_each_server!(
-    a_failure_that_is_kept_here_is_an_error_there_and_nothing_runs,
-    start_paused = false
-);
-async fn a_failure_that_is_kept_here_is_an_error_there_and_nothing_runs(server: Server) {
-    let shared = Shared::on(&server).await;
+on_both!(a_failure_that_is_kept_here_is_an_error_there_and_nothing_runs);
+async fn a_failure_that_is_kept_here_is_an_error_there_and_nothing_runs(shared: Shared) {
     let declined = |_| async { Err::<String, _>(HandlerError::other("card declined")) };
     shared
         .engine()
         .run_with(charge("o-1"), None, declined, |_| Verdict::Fail)
         .await
         .unwrap_err();
-    assert_eq!(
-        shared.function().await.charge("o-1").await,
-        raised(PERSISTENCE)
-    );
+    let answer = shared.function().await.charge("o-1").await;
+    assert_eq!(answer, raised(PERSISTENCE));
 }
 
-on_each_server!(
-    an_outcome_above_the_inline_limit_is_none_there,
-    start_paused = false
-);
-async fn an_outcome_above_the_inline_limit_is_none_there(server: Server) {
-    let shared = Shared::on(&server).await;
+on_both!(an_outcome_above_the_inline_limit_is_none_there);
+async fn an_outcome_above_the_inline_limit_is_none_there(shared: Shared) {
     let mut function = shared.function().await;
     // Of letters that don't repeat, so that compressing it isn't enough.
     let mut dice = fastrand::Rng::with_seed(7);
@@ -47,20 +35,18 @@ async fn an_outcome_above_the_inline_limit_is_none_there(server: Server) {
         let once =
             shared.engine_with(|once| once.settings(|settings| settings.inline_limit = limit));
         once.run(charge(order), None, handler).await.unwrap();
-        assert_eq!(function.charge(order).await, Called::Returned(seen));
+        assert_eq!(function.charge(order).await, returned(seen));
         let replayed = once.run(charge(order), None, handler).await.unwrap();
         assert!(replayed.is_replayed() && *replayed.get() == large);
     }
 }
 
-on_each_server!(
-    a_table_with_a_sort_key_and_names_of_its_own_is_shared_too,
-    start_paused = false
-);
-async fn a_table_with_a_sort_key_and_names_of_its_own_is_shared_too(server: Server) {
+on_both!(a_table_with_a_sort_key_and_names_of_its_own_is_shared_too);
+async fn a_table_with_a_sort_key_and_names_of_its_own_is_shared_too(shared: Shared) {
     use aws_sdk_dynamodb::types::KeyType;
 
     let table = crate::support::server::unique("composite");
+    let server = &shared.server;
     server
         .create_table(&table, &[("pk", KeyType::Hash), ("sk", KeyType::Range)])
         .await;
@@ -74,7 +60,7 @@ async fn a_table_with_a_sort_key_and_names_of_its_own_is_shared_too(server: Serv
         .namespace("payments")
         .build()
         .unwrap();
-    let mut function = Function::start(&server, &table).await.with(
+    let mut function = Function::start(server, &table).await.with(
         "store",
         json!({
             "key_attr": "pk",
@@ -86,10 +72,7 @@ async fn a_table_with_a_sort_key_and_names_of_its_own_is_shared_too(server: Serv
     );
     let handler = |_| async { Ok::<_, HandlerError>("here".to_owned()) };
     once.run(charge("o-1"), None, handler).await.unwrap();
-    assert_eq!(
-        function.charge("o-1").await,
-        Called::Returned(json!("here"))
-    );
+    assert_eq!(function.charge("o-1").await, returned("here"));
     function.run("o-2", json!("there")).await;
     let replayed = once.run(charge("o-2"), None, handler).await.unwrap();
     assert_eq!(replayed.into_inner(), "there");

@@ -114,6 +114,11 @@ impl Function {
     }
 }
 
+/// Returns the result of a call that returned this value.
+pub fn returned(value: impl Into<Value>) -> Called {
+    Called::Returned(value.into())
+}
+
 /// Returns the result of a call that raised this exception.
 pub fn raised(exception: &str) -> Called {
     Called::Raised(exception.to_owned())

@@ -172,6 +172,36 @@ async fn an_item_that_is_no_event_is_parked_and_counted_once() {
     assert!(sent(&path).is_empty());
 }
 
+/// No index and no announcement has it any more.
+#[tokio::test]
+async fn an_item_that_is_parked_without_an_answer_is_counted() {
+    let path = Path::new().await;
+    let (table_wire, relay) = path.relay.behind_a_proxy().await;
+    let mut relay = relay.start().await;
+    // Of the three sends of the SDK: the first, or all.
+    for (id, lost, failed) in [("0-1", 1, 0), ("0-2", 3, 1)] {
+        let put = Put {
+            id,
+            data: None,
+            ..Put::default()
+        };
+        put.into(&path).await;
+        let event = batch(&path, &[id]).await;
+        table_wire.repeat("UpdateItem", Fault::LoseReply, lost);
+        for (failed, counted) in [(failed, 1), (0, 0)] {
+            let answer = relay.invoke(event.clone()).await.answer();
+            let failures = answer["batchItemFailures"].as_array().unwrap();
+            assert_eq!(failures.len(), failed, "{lost}: {answer}");
+            let lines = relay.lines();
+            let parked = lines.matches(r#""outbox_parked":1"#).count();
+            assert_eq!(parked, counted, "{lost}: {lines}");
+            assert_eq!(lines.matches("parked: it is no event").count(), counted);
+        }
+    }
+    let events = path.relay.effects().await;
+    assert!(events.iter().all(|event| event.contains_key("parked_at")));
+}
+
 /// Answers nothing.
 struct Hanging;
 
