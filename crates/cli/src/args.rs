@@ -1,6 +1,7 @@
 //! The command line: its flags, its commands, its help.
 
-use std::io::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::audit;
 use crate::doctor;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::finish;
+use crate::output::{finish, is_obeyed};
 use crate::plan;
 use crate::records;
 use crate::schema;
@@ -86,6 +87,100 @@ pub struct Global {
     /// The time that one request may take, or one run of the audit's command.
     #[arg(long, global = true, default_value = "10s", value_parser = time::duration, value_name = "DURATION")]
     pub timeout: Duration,
+}
+
+impl Global {
+    /// The flags that lead another command to the same records, each with a blank before it: those
+    /// that were given. What a variable gives isn't among them: the other command reads it, too.
+    pub(crate) fn place(&self) -> String {
+        let Layout {
+            partition_key,
+            sort_key,
+            partition_value,
+            spread,
+            attribute,
+        } = &self.layout;
+        let given = |value: &Option<String>, variable: &str| {
+            let value = value.clone();
+            value.filter(|value| std::env::var(variable).ok().as_ref() != Some(value))
+        };
+        let store = given(&self.store, "IDEMPOTENCY_STORE").map(|url| {
+            let has_password = |(user, _): (&str, &str)| user.matches(':').count() > 1;
+            if url.contains("password") || url.rsplit_once('@').is_some_and(has_password) {
+                "URL_WITH_PASSWORD".to_owned()
+            } else {
+                url
+            }
+        });
+        let flags = [
+            ("--table", given(&self.table, "IDEMPOTENCY_TABLE")),
+            ("--store", store),
+            (
+                "--partition-key",
+                Some(partition_key.clone()).filter(|name| name != "id"),
+            ),
+            ("--sort-key", sort_key.clone()),
+            ("--partition-value", partition_value.clone()),
+            ("--spread", spread.map(|spread| spread.to_string())),
+        ];
+        let attributes = attribute
+            .iter()
+            .map(|(of, name)| ("--attribute", Some(format!("{of}={name}"))));
+        let flags = flags.into_iter().chain(attributes);
+        let flags = flags.filter_map(|(name, value)| Some(format!(" {}", flag(name, &value?))));
+        self.aws_place() + &flags.collect::<String>()
+    }
+
+    /// Those of them that AWS's own command line has, too.
+    pub(crate) fn aws_place(&self) -> String {
+        let flags = [
+            ("--endpoint-url", &self.endpoint_url),
+            ("--profile", &self.profile),
+            ("--region", &self.region),
+        ];
+        let flags = flags.into_iter();
+        let flags =
+            flags.filter_map(|(name, value)| Some(format!(" {}", flag(name, value.as_ref()?))));
+        flags.collect()
+    }
+}
+
+/// Quotes a word for the shell, as a string without what a terminal obeys: a report would show that
+/// as text, and the command would name another word.
+pub(crate) fn quoted(word: &str) -> String {
+    if !word.chars().any(is_obeyed) {
+        return format!("'{}'", word.replace('\'', r"'\''"));
+    }
+    let mut text = "$'".to_owned();
+    for char in word.chars() {
+        match char {
+            '\'' | '\\' => text.extend(['\\', char]),
+            char if is_obeyed(char) => {
+                let mut bytes = [0; 4];
+                for byte in char.encode_utf8(&mut bytes).bytes() {
+                    let _ = write!(text, "\\x{byte:02x}");
+                }
+            }
+            char => text.push(char),
+        }
+    }
+    text.push('\'');
+    text
+}
+
+/// A word as it is where the shell takes it so; else quoted.
+fn word(word: &str) -> String {
+    let is_plain = |char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_' | '.');
+    if !word.is_empty() && !word.starts_with('-') && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    quoted(word)
+}
+
+/// A flag with a value.
+pub(crate) fn flag(name: &str, value: &str) -> String {
+    let equals = if value.starts_with('-') { "=" } else { " " };
+    format!("{name}{equals}{}", word(value))
 }
 
 /// The names of a DynamoDB table's keys and attributes, where they aren't the library's own.
@@ -256,5 +351,20 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_place_is_told_without_its_password() {
+        let secret = "URL_WITH_PASSWORD";
+        for (url, told) in [
+            ("postgres://op@db:5432/shop", "'postgres://op@db:5432/shop'"),
+            ("postgres://op:pass@db/shop", secret),
+            ("postgres://db/shop?user=op&password=pass", secret),
+            ("redis://cache:6379/1", "'redis://cache:6379/1'"),
+            ("rediss://:pass@cache", secret),
+        ] {
+            let cli = Cli::parse_from(["idempotency", "list", "--store", url]);
+            assert_eq!(cli.global.place(), format!(" --store {told}"));
+        }
     }
 }

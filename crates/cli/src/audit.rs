@@ -103,13 +103,13 @@ pub struct Found {
 }
 
 impl Found {
-    fn of(rate: Rate, ids: &[String], show: usize) -> Self {
+    fn of(rate: Rate, ids: &[String]) -> Self {
         Self {
             count: rate.count,
             rate: rate.rate,
             low: rate.low,
             high: rate.high,
-            ids: ids.iter().take(show).cloned().collect(),
+            ids: ids.to_vec(),
         }
     }
 
@@ -153,14 +153,14 @@ pub struct Report {
 }
 
 impl Report {
-    fn of(tally: &Tally, sampled: bool, show: usize) -> Self {
+    fn of(tally: &Tally, sampled: bool) -> Self {
         Self {
             checked: tally.checked(),
             not_judged: tally.not_judged(),
             blind: tally.is_blind(),
             sampled,
-            missing: Found::of(tally.missing_rate(), tally.missing(), show),
-            double: Found::of(tally.double_rate(), tally.double(), show),
+            missing: Found::of(tally.missing_rate(), tally.missing()),
+            double: Found::of(tally.double_rate(), tally.double()),
         }
     }
 }
@@ -217,6 +217,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         before: at - args.settled_for,
         now: at,
         sample: args.sample.map(|size| (size, seed)),
+        shown: args.show,
     };
     let bar = bar();
     let records = records.inspect(|page| {
@@ -256,7 +257,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     }
     context
         .output()
-        .report(&Report::of(&tally, args.sample.is_some(), args.show))?;
+        .report(&Report::of(&tally, args.sample.is_some()))?;
     Ok(if tally.found_any() || tally.is_blind() {
         Exit::Found
     } else {

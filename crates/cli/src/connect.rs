@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_config::default_provider::region::DefaultRegionChain;
+use aws_config::profile::ProfileFileCredentialsProvider;
+use aws_config::provider_config::ProviderConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_sdk_dynamodb::Client;
@@ -15,7 +18,7 @@ use sqlx::{Connection as _, Row};
 
 use crate::args::{Global, Layout};
 use crate::clock::Clock;
-use crate::context::{Context, now};
+use crate::context::{Context, now, now_behind};
 use crate::failure::Failure;
 use crate::output::{WARNING, note};
 use crate::records::explain::SKEW_MARGIN;
@@ -42,6 +45,41 @@ pub(crate) enum Place {
     Redis(Redis),
 }
 
+impl Place {
+    /// Names the place for an operator, without a password.
+    pub(crate) fn words(&self, context: &Context) -> String {
+        match self {
+            Self::DynamoDb(table) => {
+                let region = table.client.config().region();
+                let region = region.map_or("", AsRef::as_ref);
+                let of = context.global().endpoint_url.as_deref().unwrap_or(region);
+                let profile = context.global().profile.as_ref();
+                let by = profile.map(|profile| format!(" (profile {profile})"));
+                format!("the table {} of {of}{}", table.name, by.unwrap_or_default())
+            }
+            Self::Postgres(store) => {
+                let (table, options) = (
+                    context.global().postgres_table(),
+                    store.pool().connect_options(),
+                );
+                let database = options.get_database().unwrap_or(options.get_username());
+                format!("the table {table} of {}/{database}", server(store))
+            }
+            Self::Redis(redis) => format!("the keys {} of {}", redis.prefix, redis.place()),
+        }
+    }
+}
+
+/// The address of a server of PostgreSQL.
+pub(crate) fn server(store: &PostgresStore<PgPool>) -> String {
+    let options = store.pool().connect_options();
+    let socket = options
+        .get_socket()
+        .map(|socket| socket.display().to_string());
+    let host = socket.as_deref().unwrap_or(options.get_host());
+    format!("{host}:{}", options.get_port())
+}
+
 /// A DynamoDB table.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
@@ -54,24 +92,25 @@ pub(crate) struct Table {
     pub(crate) clock: Clock,
 }
 
-/// A clock that is ahead by less may be a reply that was slow: nobody is told of it.
-const AHEAD: Duration = Duration::from_secs(2);
+/// A clock that differs by less may be a reply that was slow: nobody is told of it.
+const TOLD: Duration = Duration::from_secs(2);
 
 impl Records {
-    /// The time now, by the store's clock where this machine's is ahead of it: by a clock that is
-    /// ahead, an attempt that runs looks dead. DynamoDB's last reply tells it; it is asked where there
-    /// is none yet.
+    /// The time now, by the store's clock where this machine's differs: by a clock that is ahead, an
+    /// attempt that runs looks dead; by one that is behind, a record is kept for too short. DynamoDB's
+    /// last reply tells it; it is asked where there is none yet.
     ///
     /// # Errors
     ///
     /// When the server doesn't answer.
     pub(crate) async fn now(&self, context: &Context) -> Result<EpochMillis, Failure> {
-        Ok(now() - self.ahead(context).await?)
+        Ok(now_behind(self.ahead(context).await?))
     }
 
-    /// Returns the time by which this machine's clock is ahead of the store's; zero where a lease's
-    /// margin covers it: DynamoDB tells its time in whole seconds, so that less can't be told from none.
-    pub(crate) async fn ahead(&self, context: &Context) -> Result<Duration, Failure> {
+    /// Returns the milliseconds by which this machine's clock is ahead of the store's, negative where it
+    /// is behind; zero where a lease's margin covers it: DynamoDB tells its time in whole seconds, so that
+    /// less can't be told from none.
+    pub(crate) async fn ahead(&self, context: &Context) -> Result<i64, Failure> {
         let ahead = match &self.place {
             Place::DynamoDb(table) => {
                 if table.clock.ahead_millis().is_none() {
@@ -95,14 +134,15 @@ impl Records {
             }
             Place::Redis(redis) => now().0.saturating_sub(redis.now().await?),
         };
-        let ahead = Duration::from_millis(u64::try_from(ahead).unwrap_or(0));
-        if ahead <= SKEW_MARGIN {
-            return Ok(Duration::ZERO);
+        let differs = Duration::from_millis(ahead.unsigned_abs());
+        if differs <= SKEW_MARGIN {
+            return Ok(0);
         }
-        if ahead > AHEAD {
-            let by = time::length(Duration::from_secs(ahead.as_secs()));
+        if differs > TOLD {
+            let by = time::length(Duration::from_secs(differs.as_secs()));
+            let way = if ahead > 0 { "ahead of" } else { "behind" };
             note(format_args!(
-                "{WARNING}this machine's clock is {by} ahead of the store's: times are by the store's{WARNING:#}"
+                "{WARNING}this machine's clock is {by} {way} the store's: times are by the store's{WARNING:#}"
             ));
         }
         Ok(ahead)
@@ -140,14 +180,29 @@ impl Context {
             timeout,
             ..
         } = self.global();
+        let version = BehaviorVersion::v2026_01_12();
         let timeouts = TimeoutConfig::builder().operation_timeout(*timeout).build();
-        let mut loader =
-            aws_config::defaults(BehaviorVersion::v2026_01_12()).timeout_config(timeouts);
+        let mut loader = aws_config::defaults(version).timeout_config(timeouts);
         if let Some(url) = endpoint_url {
             loader = loader.endpoint_url(url);
         }
         if let Some(profile) = profile {
             loader = loader.profile_name(profile);
+        }
+        // As by the AWS CLI, a profile that is named goes before the environment's credentials.
+        let from_environment = std::env::var_os("AWS_ACCESS_KEY_ID").is_some();
+        if let Some(profile) = profile.as_ref().filter(|_| from_environment) {
+            let regions = DefaultRegionChain::builder().profile_name(profile).build();
+            let region = match region {
+                Some(region) => Some(Region::new(region.clone())),
+                None => regions.region().await,
+            };
+            let place = ProviderConfig::default().with_region(region);
+            let credentials = ProfileFileCredentialsProvider::builder()
+                .configure(&place.with_behavior_version(Some(version)))
+                .profile_name(profile)
+                .build();
+            loader = loader.credentials_provider(credentials);
         }
         if let Some(region) = region {
             loader = loader.region(Region::new(region.clone()));

@@ -93,3 +93,8 @@ impl Context {
 pub(crate) fn now() -> EpochMillis {
     SystemTime::now().into()
 }
+
+/// The time now by another clock, which this machine's is ahead of by so many milliseconds.
+pub(crate) fn now_behind(ahead: i64) -> EpochMillis {
+    EpochMillis(now().0.saturating_sub(ahead))
+}

@@ -58,7 +58,7 @@ fn to_operator(error: &StoreError) -> String {
         (StoreError::TooLarge, _) => {
             "the record would be larger than the store takes: of a large outcome, store a reference to it".to_owned()
         }
-        (_, Some(DynamoDbError::AccessDenied { table, action })) => denied(action, table),
+        (_, Some(refused @ DynamoDbError::AccessDenied { .. })) => refused.to_string(),
         (_, Some(DynamoDbError::TableNotFound { table })) => missing(table),
         _ => error.to_string(),
     }

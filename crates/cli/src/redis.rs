@@ -30,7 +30,7 @@ const DEFAULT_PREFIX: &str = "idempotency";
 pub(crate) struct Redis {
     pub(crate) store: RedisStore,
     connection: ConnectionManager,
-    prefix: String,
+    pub(crate) prefix: String,
     /// The server and the database, without a password.
     place: String,
     timeout: Duration,

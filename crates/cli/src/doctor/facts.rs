@@ -92,6 +92,14 @@ pub(crate) struct Function {
     pub(crate) missing_actions: Option<Vec<String>>,
 }
 
+/// Splits the name of a function, or its ARN, from the alias or the version behind it.
+pub(crate) fn qualified(name: &str) -> (&str, Option<&str>) {
+    let own = name.rsplit_once(":function:").map_or(name, |(_, own)| own);
+    let qualifier = own.split_once(':').map(|(_, qualifier)| qualifier);
+    let alone = qualifier.and_then(|qualifier| name.strip_suffix(qualifier)?.strip_suffix(':'));
+    (alone.unwrap_or(name), qualifier)
+}
+
 /// An event source mapping.
 #[derive(Clone, Debug)]
 pub(crate) struct Mapping {

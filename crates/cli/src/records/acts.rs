@@ -164,13 +164,14 @@ fn list<T: Serialize>(
 }
 
 /// The note that adds an act. The oldest go where there is no room for all; those that gave the key
-/// back last, since they keep a rerun from being carried out again.
+/// back last, since they keep a rerun from being carried out again. The act itself stays.
 pub(crate) fn note(journal: &Journal, act: Act, at: EpochMillis) -> (String, StepEntry) {
     let mut all = acts(journal);
     all.push(act);
     let first = |all: &[Act]| {
         let is_rerun = |act: &Act| act.act.starts_with(rerun::WORD);
-        all.iter().position(|act| !is_rerun(act)).unwrap_or(0)
+        let mut before = all.iter().take(all.len().saturating_sub(1));
+        before.position(|act| !is_rerun(act)).unwrap_or(0)
     };
     list(journal, OPERATOR_STEP, all, at, first)
 }
@@ -207,5 +208,16 @@ mod tests {
         assert_eq!(kept.last().unwrap().at, 39);
         assert!((10..20).contains(&kept.len()), "{}", kept.len());
         assert_eq!(kept[0].act, "rerun, steps kept");
+        // Where only reruns are left, the oldest of them goes.
+        let fill = |number| {
+            let mut act = act(number);
+            act.act = rerun::WORD.to_owned();
+            act
+        };
+        for act in (40..80).map(fill).chain([act(80)]) {
+            let (name, entry) = note(&journal, act, EpochMillis(80));
+            journal.put(name, entry);
+        }
+        assert_eq!(acts(&journal).last().unwrap().at, 80);
     }
 }

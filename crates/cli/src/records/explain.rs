@@ -113,6 +113,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
             (_, None) => {}
         }
     }
+    explanation.is_at(&context.global().place());
     context.output().report(&explanation)?;
     Ok(if explanation.needs_person {
         Exit::Found

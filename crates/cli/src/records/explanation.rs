@@ -64,7 +64,7 @@ pub struct Moment {
 pub struct SafeAct {
     /// The case in which it is right.
     pub when: String,
-    /// The command, without the flags that all commands share.
+    /// The command.
     pub command: String,
 }
 
@@ -227,7 +227,9 @@ impl Explanation {
             self.words.push_str(
                 "; an engine with `OnCrash::Interrupt` would tell it *interrupted*, and wait for an operator: give --crashed",
             );
-            self.safe.insert(0, safe::release(id));
+            let saga = self.record.as_ref().and_then(|record| record.saga);
+            let is_half_done = matches!(saga, Some("compensating" | "stuck"));
+            self.safe.insert(0, safe::release(id, is_half_done));
         }
     }
 
@@ -269,6 +271,16 @@ impl Explanation {
             id,
             "wait until the transaction ends, then ask again",
         )];
+    }
+
+    /// Adds these flags to each command: where its record is.
+    pub(crate) fn is_at(&mut self, place: &str) {
+        for SafeAct { command, .. } in &mut self.safe {
+            // An id that begins with a dash stands behind all flags.
+            let name = command.match_indices(' ').nth(1);
+            let end = name.map_or(command.len(), |(end, _)| end);
+            command.insert_str(end, place);
+        }
     }
 
     /// Adds that the engine only observes: what is explained is not what happens.

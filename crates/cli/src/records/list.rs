@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::args::filled;
 use crate::ask::agree;
 use crate::connect::Place;
-use crate::context::{Context, now};
+use crate::context::{Context, now_behind};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{counted, note};
@@ -215,7 +215,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     let ahead = records.ahead(context).await?;
     let mut listed = 0;
     let each = |id: String, found: Found| {
-        let now = now() - ahead;
+        let now = now_behind(ahead);
         let state = State::of(&found, now, SKEW_MARGIN);
         if !args.wants(namespace, &id, &found, state, now) {
             return Ok(Fate::Left);

@@ -69,7 +69,7 @@ pub(crate) async fn held(
     };
     // It waits for two locks, and for the server.
     let time = context.global().timeout + Duration::from_secs(2);
-    let tried = tried(store.pool(), table, statement, id.as_str());
+    let tried = tried(store.pool(), table, statement, id.as_str(), time);
     match tokio::time::timeout(time, tried).await {
         Ok(Ok(held)) => Ok(held),
         Ok(Err(error)) => match code(&error).as_deref() {
@@ -92,10 +92,16 @@ async fn tried(
     table: &str,
     statement: String,
     id: &str,
+    time: Duration,
 ) -> Result<Held, sqlx::Error> {
     let mut transaction = pool.begin().await?;
+    // The server takes the locks back by then, where this process is cut off from it.
+    let time = i32::try_from(time.as_millis()).unwrap_or(i32::MAX);
     // Any write takes this lock.
-    let lock_table = format!("{AS_THE_STORE}; {WAIT}; LOCK TABLE {table} IN ROW EXCLUSIVE MODE");
+    let lock_table = format!(
+        "{AS_THE_STORE}; {WAIT}; SET LOCAL idle_in_transaction_session_timeout = {time}; \
+         LOCK TABLE {table} IN ROW EXCLUSIVE MODE"
+    );
     let locked = sqlx::raw_sql(AssertSqlSafe(lock_table));
     if is_held(locked.execute(&mut *transaction).await)? {
         return Ok(Held::Table);

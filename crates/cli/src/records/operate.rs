@@ -342,13 +342,13 @@ pub async fn carry_out(
     let record = readable(found)?;
     let owner = Owner::random().map_err(|error| Failure::usage(error.to_string()))?;
     let mut erased = "";
-    let unanswered = |error: StoreError, erased: &str| {
-        let is_transient = error.is_transient();
+    let failed = |error: StoreError, may_be_written: bool, erased: &str| {
+        let is_final = !error.is_transient() && erased.is_empty();
         let error = Failure::from(error);
-        let known = match (is_transient, erased) {
+        let known = match (may_be_written, is_final) {
             (true, _) => "It isn't known whether it was written",
-            (false, "") => return error,
-            (false, _) => "The record was left alone",
+            (false, true) => return error,
+            (false, false) => "The record was left alone",
         };
         Failure::Service {
             doing: format!("{} the record", order.act.act),
@@ -360,15 +360,19 @@ pub async fn carry_out(
     if order.ending == Ending::Redacted {
         for kept in Kept::all(record).iter().filter_map(Kept::item) {
             let sent = erase(store, id, record, kept, timeout).await;
-            erased = ", and a large outcome of it may be erased already";
-            sent.map_err(|error| unanswered(error, erased))?;
+            if sent.as_ref().err().is_none_or(StoreError::may_have_applied) {
+                erased = ", and a large outcome of it may be erased already";
+            }
+            sent.map_err(|error| failed(error, false, erased))?;
         }
     }
     let write = intervention(id, found, record, order, owner, now);
     let write = RecordWrite::Intervene(write);
-    let answer = again(|| store.write(&write, Instant::now() + timeout))
-        .await
-        .map_err(|error| unanswered(error, erased))?;
+    let answer = again(|| store.write(&write, Instant::now() + timeout)).await;
+    let answer = answer.map_err(|error| {
+        let may_be_written = error.may_have_applied();
+        failed(error, may_be_written, erased)
+    })?;
     let is_own = |met: &Found| met.version.owner.as_deref() == Some(write.owner().as_str());
     let has_act = |met: &Found| {
         let met = met.content.as_ref();
@@ -416,16 +420,20 @@ pub(crate) fn left_by_redaction(id: &RecordId, record: &Record) -> Option<String
     names.map(|names| format!("in the bucket of outcomes: {names}"))
 }
 
-/// Sends a request, again where no answer comes.
+/// Sends a request, again where no answer comes. Its error tells whether any of the sends may have applied.
 async fn again<T, F: Future<Output = Result<T, StoreError>>>(
     send: impl Fn() -> F,
 ) -> Result<T, StoreError> {
-    let mut sends = 0;
+    let (mut sends, mut may_have_applied) = (0, false);
     loop {
         sends += 1;
         match send().await {
             Err(error) if error.is_transient() && sends < SENDS => {
+                may_have_applied |= error.may_have_applied();
                 tokio::time::sleep(Duration::from_millis(100 * u64::from(sends))).await;
+            }
+            Err(error) if may_have_applied && !error.may_have_applied() => {
+                return Err(error.uncertain());
             }
             answer => return answer,
         }

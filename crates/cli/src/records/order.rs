@@ -181,15 +181,20 @@ pub(crate) async fn give(
         return Err(Failure::usage(format!("{words}. Wait until it ends")));
     }
     let is_unread = is_unread_over_http(&id, &order.ending);
+    if is_unread {
+        note(
+            "By its name, the operation is one of the HTTP layer, which can't read this outcome: give --status and --body-file, \
+             unless the handler runs without the layer",
+        );
+    }
     if args.dry_run {
         context.output().report(&report)?;
         return Ok(Exit::Fine);
     }
     let state = report.before.state.word();
-    agree(
-        context,
-        &format!("The record {} is {state}. {}?", id.as_str(), capital(word)),
-    )?;
+    let (word, place) = (capital(word), records.place.words(context));
+    let question = format!("The record {} in {place} is {state}. {word}?", id.as_str());
+    agree(context, &question)?;
     if live.is_some() {
         agree(
             context,
@@ -229,24 +234,9 @@ fn expired() -> Failure {
     )
 }
 
-/// Tells whether duplicates can't read the outcome, if the operation is one of the HTTP layer; prints so.
+/// Tells whether duplicates can't read the outcome, if the operation is one of the HTTP layer.
 fn is_unread_over_http(id: &RecordId, ending: &Ending) -> bool {
-    let Ending::Final {
-        status: Status::Completed,
-        outcome,
-        ..
-    } = ending
-    else {
-        return false;
-    };
-    let is_unread = is_http(id) && !is_response(outcome);
-    if is_unread {
-        note(
-            "By its name, the operation is one of the HTTP layer, which can't read this outcome: give --status and --body-file, \
-             unless the handler runs without the layer",
-        );
-    }
-    is_unread
+    matches!(ending, Ending::Final { status: Status::Completed, outcome, .. } if is_http(id) && !is_response(outcome))
 }
 
 /// Returns the time at which the lease of an attempt that may still run ends; where another library

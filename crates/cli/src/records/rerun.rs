@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::args::filled;
 use crate::ask::agree;
 use crate::connect::{Place, Records};
-use crate::context::{Context, now};
+use crate::context::{Context, now_behind};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::files;
@@ -25,7 +25,7 @@ use crate::records::find::{Which, needed};
 use crate::records::list::is_of_operation;
 use crate::records::open::held;
 use crate::records::operate::{
-    Ending, Order, carry_out, gives_results, handlers_steps, is_compensated,
+    Ending, Order, carry_out, gives_results, handlers_steps, is_compensated, pending_steps,
 };
 use crate::records::order::{OrderArgs, WhyArgs, give};
 use crate::records::scan::{Fate, Progress, bar, scan};
@@ -47,7 +47,8 @@ pub struct Args {
     /// The reason, and the operator's name.
     #[command(flatten)]
     pub why: WhyArgs,
-    /// The fate of confirmed steps. It must be said where a record has one.
+    /// The fate of confirmed steps. It must be said where a record has one. With new keys a pending one fires
+    /// by `repeat` alone.
     #[arg(long, value_enum)]
     pub steps: Option<Steps>,
     /// The keys that the handler derives from now on. It must be said.
@@ -244,10 +245,27 @@ impl Args {
                 "the record isn't final: `explain` says what a delivery would be told".to_owned(),
             );
         }
-        if self.steps != Some(Steps::Repeat) && is_compensated(record) {
+        let repeats = self.steps == Some(Steps::Repeat);
+        let renews = self.keys == Some(Keys::New);
+        if !repeats && is_compensated(record) {
             return Err(
-                "its saga was undone, and each delivery would store its failure again: --steps repeat begins the saga anew".to_owned(),
+                "its saga was undone, and each delivery would store its failure again: --keys new --steps repeat begins the saga anew".to_owned(),
             );
+        }
+        let is_undone = handlers_steps(record).any(|(name, entry)| {
+            name.ends_with("/undo") && matches!(entry.state, StepState::Confirmed(_))
+        });
+        if repeats && !renews && is_undone {
+            return Err(
+                "steps of its saga were undone, and under the same keys a provider may answer with an effect that was undone: give --keys new".to_owned(),
+            );
+        }
+        let pending = pending_steps(record);
+        if !repeats && renews && !pending.is_empty() {
+            return Err(format!(
+                "its steps {pending:?} were under way when an attempt ended, and may have had their effect, which new keys repeat: look at \
+                 the provider, then say that they fire again, --steps repeat, or give --keys same"
+            ));
         }
         let confirmed = handlers_steps(record)
             .filter(|(_, entry)| matches!(entry.state, StepState::Confirmed(_)))
@@ -286,19 +304,29 @@ impl WhichArgs {
     }
 }
 
-/// The ids of a file, each once: what `list --json` prints, where all of its lines are so; else an id
-/// on each line, which may have blanks at its ends, or be JSON itself.
+/// The ids of a file, each once: what `list --json` prints, where its lines are so; else an id on each
+/// line, which may have blanks at its ends. Lines of both kinds are refused.
 fn listed(file: &Path) -> Result<Vec<RecordId>, Failure> {
     let text = files::text(file)?;
     let mut seen = std::collections::HashSet::new();
-    let lines = || text.lines().filter(|line| !line.trim().is_empty());
-    let entries: Result<Vec<Entry>, _> = lines().map(serde_json::from_str).collect();
-    let ids: Vec<String> = match entries {
-        Ok(entries) => entries.into_iter().map(|entry| entry.id).collect(),
-        Err(_) => lines().map(str::to_owned).collect(),
-    };
-    let ids = ids.into_iter().filter(|id| seen.insert(id.clone()));
-    let ids: Vec<RecordId> = ids.map(RecordId::stored).collect::<Result<_, _>>()?;
+    let (mut ids, mut is_json) = (Vec::new(), None);
+    for (number, line) in (1..).zip(text.lines()) {
+        if line.trim().is_empty() {
+            continue;
+        }
+        let entry: Option<Entry> = serde_json::from_str(line).ok();
+        if *is_json.get_or_insert(entry.is_some()) != entry.is_some() {
+            return Err(Failure::usage(format!(
+                "{}, line {number}: give ids alone, or what `list --json` prints alone: this line is of the other kind than \
+                 those before it",
+                file.display()
+            )));
+        }
+        let id = entry.map_or_else(|| line.to_owned(), |entry| entry.id);
+        if seen.insert(id.clone()) {
+            ids.push(RecordId::stored(id)?);
+        }
+    }
     if ids.is_empty() {
         return Err(Failure::usage(format!(
             "{} has no ids: give a file with an id on each line, or with what `list --json` prints",
@@ -373,6 +401,9 @@ async fn filtered(
         },
     )
     .await?;
+    // Redis may name one twice.
+    ids.sort_unstable();
+    ids.dedup();
     if ids.is_empty() {
         let none = format!(
             "there is no record of `{operation}` in the namespace `{namespace}`{}",
@@ -402,8 +433,9 @@ async fn give_all(
     let all = counted(count as u64, "record");
     note(&all);
     if !args.dry_run {
-        let which = format!("{all}{}", args.which.when());
-        let question = format!("The next delivery of each of {which} runs again. Rerun?");
+        let (place, when) = (records.place.words(context), args.which.when());
+        let question =
+            format!("The next delivery of each of {all} in {place}{when} runs again. Rerun?");
         agree(context, &question)?;
     }
     let ahead = records.ahead(context).await?;
@@ -419,7 +451,7 @@ async fn give_all(
     };
     let (mut done, mut left) = (0, 0);
     for id in ids {
-        let given = give_one(args, id, records, context, now() - ahead).await;
+        let given = give_one(args, id, records, context, now_behind(ahead)).await;
         let (what, words) = match given {
             Ok(answer) => answer,
             Err(error) => return Err(stopped(done, error)),

@@ -8,7 +8,7 @@ use lambda_idempotency_postgres::PostgresStore;
 use sqlx::{AssertSqlSafe, PgPool, Row};
 
 use crate::ask::agree;
-use crate::connect::{Place, Records, Table};
+use crate::connect::{Place, Records, Table, server};
 use crate::context::Context;
 use crate::failure::{Failure, denied, missing, words};
 use crate::output::{counted, note};
@@ -113,15 +113,7 @@ async fn which_of_postgres(
     let row = row.map_err(|_| StoreError::Timeout)?.map_err(failed)?;
     let database: String = row.try_get(0).map_err(failed)?;
     let table: i64 = row.try_get(1).map_err(failed)?;
-    let options = store.pool().connect_options();
-    let (host, port) = (options.get_host(), options.get_port());
-    let socket = options
-        .get_socket()
-        .map(|socket| socket.display().to_string());
-    Ok(format!(
-        "{}:{port}/{database} {table}",
-        socket.as_deref().unwrap_or(host)
-    ))
+    Ok(format!("{}/{database} {table}", server(store)))
 }
 
 /// Puts a refusal of DynamoDB into words that say what to do.
@@ -171,7 +163,10 @@ pub(crate) async fn by_hash(
         if !is_asked_for || !RecordId::stored(&id)?.hash().starts_with(hash) {
             return Ok(Fate::Left);
         }
-        found.push(id);
+        // Redis may name one twice.
+        if !found.contains(&id) {
+            found.push(id);
+        }
         // Two are enough to say that it is ambiguous.
         Ok(if found.len() < 10 {
             Fate::Taken

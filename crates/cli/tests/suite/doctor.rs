@@ -318,11 +318,56 @@ async fn a_mapping_is_named_by_its_table_its_stream_or_its_id() {
 }
 
 #[tokio::test]
-async fn mappings_that_may_be_an_aliass_are_not_checked() {
+async fn what_may_be_an_aliass_is_not_checked() {
     let wire = Wire::sound(true).await;
     wire.change(|it| it["mappings"] = json!([]));
-    let said = doctor(&wire, "idempotency", "").await;
-    said.refused(0, "--function NAME:ALIAS");
+    for adapter in ["batch", "http", "invoke"] {
+        let said = doctor(&wire, "idempotency", &format!("--adapter {adapter}")).await;
+        said.refused(0, "--function NAME:ALIAS");
+    }
+    let said = doctor(&wire, "idempotency", "--function worker:live").await;
+    said.refused(0, "mappings of worker:live");
+}
+
+/// It runs a published version, which no change of the function's own variables reaches.
+#[tokio::test]
+async fn an_alias_gets_a_version_without_the_kill_switch() {
+    let wire = Wire::sound(true).await;
+    wire.change(|it| {
+        it["function"]["Environment"]["Variables"]["IDEMPOTENCY_DISABLED"] = json!("true");
+    });
+    for name in [
+        "worker",
+        "123456789012:function:worker",
+        "arn:aws:lambda:eu-central-1:123456789012:function:worker",
+    ] {
+        let flags = format!("--function {name}:live --region eu-north-1");
+        let said = doctor(&wire, "idempotency", &flags).await.ended_with(1);
+        let report = said.json();
+        let fix = |of: usize| report["findings"][of]["fix"].as_str().unwrap();
+        // That of `worker` itself.
+        assert!(!fix(0).contains("publish-version"), "{report:#}");
+        let aws = "aws --region eu-north-1 lambda";
+        for command in [
+            format!("{aws} update-function-configuration --function-name {name} "),
+            format!("{aws} publish-version --function-name {name} "),
+            format!("{aws} update-alias --function-name {name} --name live "),
+        ] {
+            assert!(fix(1).contains(&command), "{command}: {report:#}");
+        }
+        assert!(!report["not_checked"].to_string().contains("concurrency"));
+    }
+    for (version, fixed) in [
+        ("$LATEST", "--environment "),
+        ("7", "invoke the new version"),
+    ] {
+        let flags = format!("--function worker:{version}");
+        let said = doctor(&wire, "idempotency", &flags).await.ended_with(1);
+        let report = said.json();
+        let fix = report["findings"][1]["fix"].as_str().unwrap();
+        assert!(fix.contains(fixed), "{report:#}");
+        assert!(!fix.contains("update-alias"), "{report:#}");
+    }
 }
 
 #[tokio::test]

@@ -1,9 +1,15 @@
 //! The same commands on records in PostgreSQL.
 
+use std::pin::pin;
+use std::sync::Arc;
+
 use lambda_idempotency::{Claim, Error, InFlight, Outcome};
 use lambda_idempotency_postgres::{PostgresStore, TransactionError};
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 
 use crate::bouncer::bouncer;
 use crate::records::WHY;
@@ -117,6 +123,58 @@ async fn a_key_whose_transaction_is_open_is_not_said_to_run() {
     on(&table, &format!("release {stuck} {WHY}"))
         .await
         .refused(2, "a transaction that is open holds the record");
+}
+
+/// Passes on what is sent until a lock is taken back, tells of that, and leaves the server without a word.
+async fn cut_off_with_a_lock(client: TcpStream, server: TcpStream, cut: Arc<Notify>) {
+    let (mut asked, mut told) = client.into_split();
+    let (mut answers, mut server) = server.into_split();
+    tokio::spawn(async move { tokio::io::copy(&mut answers, &mut told).await });
+    let (mut bytes, mut locks) = ([0; 4_096], false);
+    while let Ok(read @ 1..) = asked.read(&mut bytes).await {
+        let text = String::from_utf8_lossy(&bytes[..read]);
+        if locks && text.contains("ROLLBACK") {
+            cut.notify_one();
+            std::future::pending::<()>().await;
+        }
+        locks |= text.contains("FOR UPDATE");
+        server.write_all(&bytes[..read]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_is_cut_off_holds_no_key_for_long() {
+    let (store, table) = store().await;
+    let stuck = dead(&store, "stuck").await;
+    let url = url();
+    let (role, place) = url.split_once('@').unwrap();
+    let (server, database) = place.split_once('/').unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let through = listener.local_addr().unwrap();
+    let through = format!("{role}@{through}/{database}?sslmode=disable");
+    let (cut, server) = (Arc::new(Notify::new()), server.to_owned());
+    let told = Arc::clone(&cut);
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let server = TcpStream::connect(&server).await.unwrap();
+            tokio::spawn(cut_off_with_a_lock(client, server, Arc::clone(&told)));
+        }
+    });
+    let explain = format!("explain {stuck} --store {through} --table {table} --timeout 3s");
+    let mut is_cut = pin!(cut.notified());
+    loop {
+        tokio::select! {
+            () = &mut is_cut => break,
+            // On a machine that does much else, it may end before.
+            _ = run(&explain) => {}
+        }
+    }
+    let mut next = store.pool().begin().await.unwrap();
+    let wait = format!(
+        "SET LOCAL lock_timeout = '2min'; SELECT FROM {table} WHERE id = '{stuck}' FOR UPDATE"
+    );
+    let wait = sqlx::raw_sql(sqlx::AssertSqlSafe(wait));
+    wait.execute(&mut *next).await.unwrap();
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! `get`, `explain`, `list`, and the commands that end a record.
 
-mod cut;
+pub(crate) mod cut;
 mod ends;
 mod explains;
 mod finds;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use lambda_idempotency::testing::Crash;
 use lambda_idempotency::{Claim, Error, Idempotency, OnCrash, Outcome, Step, StepError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::audit::COUNTS_ONE;
@@ -236,4 +237,52 @@ async fn a_slow_answer_is_waited_for() {
     run(&format!("list --yes --store {address}"))
         .await
         .refused(1, "payments#charge#");
+}
+
+/// Passes on what is sent; once the second of these texts where the first is sent.
+async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, [sent, passed]: [&str; 2]) {
+    let (mut bytes, mut is_changed) = ([0; 4_096], false);
+    while let Ok(read @ 1..) = from.read(&mut bytes).await {
+        let mut text = String::from_utf8_lossy(&bytes[..read]).into_owned();
+        if !is_changed && text.contains(sent) {
+            is_changed = true;
+            text = text.replacen(sent, passed, 1);
+        }
+        to.write_all(text.as_bytes()).await.unwrap();
+    }
+}
+
+/// The address of a proxy that gives the only page of a scan twice.
+async fn repeating(server: &Server) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, port) = (listener.local_addr().unwrap(), server.port);
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let server = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+            let (asked, told) = client.into_split();
+            let (answers, server) = server.into_split();
+            let more = ["*2\r\n$1\r\n0\r\n", "*2\r\n$1\r\n7\r\n"];
+            tokio::spawn(pass(answers, told, more));
+            let again = ["SCAN\r\n$1\r\n7\r\n", "SCAN\r\n$1\r\n0\r\n"];
+            tokio::spawn(pass(asked, server, again));
+        }
+    });
+    format!("redis://{address}")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_the_server_names_twice_is_one() {
+    let server = Server::start(&[]).await;
+    deliver(&server, "A").await.unwrap();
+    let id = engine(&server).await.record_id(&key("A")).unwrap();
+    let address = repeating(&server).await;
+    let on = async |line: &str| run(&format!("{line} --store {address}")).await;
+    let listed = on("list --yes").await.ended_with(1);
+    assert_eq!(listed.out.matches(id.as_str()).count(), 2, "{listed:?}");
+    let get = format!("get --hash {} --yes", &id.hash()[..12]);
+    on(&get).await.refused(0, id.as_str());
+    let rerun = "rerun --keys new --yes --operation charge --namespace payments";
+    on(&format!("{rerun} {EVER} {WHY}"))
+        .await
+        .refused(0, "1 of 1 given back");
 }

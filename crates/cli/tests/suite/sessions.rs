@@ -3,13 +3,14 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use crate::records::cut::{Lost, proxy};
 use crate::records::id;
-use crate::support::{
-    Item, command, dynamodb_endpoint, item, number, put, record, step, table, text,
-};
+use crate::support::{Item, command, item, number, put, record, step, table, text};
 
 /// The clock of each command: the monotonic one goes on.
 const NOW: &str = "2026-11-23 03:09:00";
+/// The same, by the store's clock.
+const NOW_THERE: &str = "Mon, 23 Nov 2026 03:09:00 GMT";
 /// The same in epoch milliseconds.
 const NOW_MILLIS: i64 = 1_795_403_340_000;
 
@@ -60,7 +61,7 @@ async fn records() -> String {
 }
 
 /// Returns the output that an operator sees who types this line.
-async fn typed(line: &str, table: &str) -> String {
+async fn typed(line: &str, table: &str, server: &str) -> String {
     let library = std::env::var("FAKETIME_LIBRARY")
         .expect("FAKETIME_LIBRARY is not set: run it by `scripts/with faketime -- …`");
     let folder = PathBuf::from(env!("CARGO_BIN_EXE_idempotency"));
@@ -79,7 +80,7 @@ async fn typed(line: &str, table: &str) -> String {
                 .filter_map(|(name, value)| Some((name, value?))),
         )
         .env("PATH", folder)
-        .env("AWS_ENDPOINT_URL", dynamodb_endpoint())
+        .env("AWS_ENDPOINT_URL", server)
         .env("IDEMPOTENCY_TABLE", table)
         .env("IDEMPOTENCY_NAMESPACE", "payments")
         .env("LD_PRELOAD", library)
@@ -109,6 +110,7 @@ fn plain(text: &str, table: &str) -> String {
 
 /// The page with each session as it is now.
 async fn played(page: &str, table: &str) -> String {
+    let server = proxy(usize::MAX, Lost::Time(NOW_THERE)).await;
     let mut played = String::new();
     let mut lines = page.lines();
     while let Some(line) = lines.next() {
@@ -118,7 +120,11 @@ async fn played(page: &str, table: &str) -> String {
         }
         for line in lines.by_ref().take_while(|line| *line != "```") {
             if let Some(typed_line) = line.strip_prefix("$ ") {
-                let _ = write!(played, "{line}\n{}", typed(typed_line, table).await);
+                let _ = write!(
+                    played,
+                    "{line}\n{}",
+                    typed(typed_line, table, &server).await
+                );
             }
         }
         played.push_str("```\n");

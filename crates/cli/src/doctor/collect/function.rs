@@ -8,7 +8,7 @@ use aws_sdk_lambda::types::{EventSourceMappingConfiguration, FunctionResponseTyp
 use lambda_idempotency::Builder;
 
 use super::{Asking, queue, role};
-use crate::doctor::facts::{Function, Mapping, Source, Stream};
+use crate::doctor::facts::{Function, Mapping, Source, Stream, qualified};
 use crate::doctor::{Adapter, Args};
 use crate::failure::Failure;
 
@@ -64,10 +64,7 @@ pub(super) async fn ask(
         ..Function::default()
     };
     // An alias has no concurrency.
-    let alone = match name.split_once(':') {
-        Some((alone, _)) if alone != "arn" => alone,
-        _ => name,
-    };
+    let (alone, qualifier) = qualified(name);
     match client
         .get_function_concurrency()
         .function_name(alone)
@@ -94,10 +91,15 @@ pub(super) async fn ask(
     let mappings = client.list_event_source_mappings().function_name(name);
     let mappings: Result<Vec<_>, _> = mappings.into_paginator().items().send().collect().await;
     match mappings {
-        Ok(mappings) if mappings.is_empty() && args.adapter == Adapter::Batch => asking.not_asked(
-            format!("mappings of {name}"),
-            "it has none: where they are an alias's, name it, --function NAME:ALIAS",
-        ),
+        Ok(mappings) if mappings.is_empty() && qualifier.is_none() => {
+            asking.not_asked(
+                format!("aliases of {name}"),
+                "it has no mappings: an alias has its own, and a version's variables: name it, --function NAME:ALIAS",
+            );
+        }
+        Ok(mappings) if mappings.is_empty() && args.adapter == Adapter::Batch => {
+            asking.not_asked(format!("mappings of {name}"), "it has none");
+        }
         Ok(mappings) => {
             for mapping in mappings {
                 function.mappings.push(read(asking, mapping).await);

@@ -1,7 +1,7 @@
 //! Rules of a function and of its mappings.
 
 use super::{Verdict, danger, judge, warning};
-use crate::doctor::facts::{Deployment, Function, Mapping, Source, Table};
+use crate::doctor::facts::{Deployment, Function, Mapping, Source, Table, qualified};
 
 /// One verdict for each function that says enough.
 fn each(deployment: &Deployment, rule: impl Fn(&Function) -> Option<Verdict>) -> Vec<Verdict> {
@@ -65,13 +65,28 @@ pub(super) fn kill_switch(deployment: &Deployment) -> Vec<Verdict> {
     each(deployment, |function| {
         Some(judge(function.disabled?, || {
             let why = "Handlers run unprotected: each duplicate takes effect again.";
-            let name = &function.name;
+            let (name, qualifier) = qualified(&function.name);
             let fix = format!(
                 "aws lambda get-function-configuration --function-name {name} --query '{{Variables: Environment.Variables}}' --output json > variables.json\n\
                  $EDITOR variables.json      # remove \"IDEMPOTENCY_DISABLED\"\n\
                  aws lambda update-function-configuration --function-name {name} --environment file://variables.json"
             );
-            danger(name, "IDEMPOTENCY_DISABLED is on", why, fix)
+            // An alias runs a version, which keeps its variables.
+            let qualifier = qualifier.filter(|qualifier| *qualifier != "$LATEST");
+            let publish = qualifier.map(|qualifier| {
+                let then = if qualifier.bytes().all(|byte| byte.is_ascii_digit()) {
+                    format!("echo $version      # invoke the new version, not {qualifier}")
+                } else {
+                    format!("aws lambda update-alias --function-name {name} --name {qualifier} --function-version $version")
+                };
+                format!(
+                    "\naws lambda wait function-updated --function-name {name}\n\
+                     version=$(aws lambda publish-version --function-name {name} --query Version --output text)      # with the code of $LATEST\n\
+                     {then}"
+                )
+            });
+            let fix = fix + &publish.unwrap_or_default();
+            danger(&function.name, "IDEMPOTENCY_DISABLED is on", why, fix)
         }))
     })
 }

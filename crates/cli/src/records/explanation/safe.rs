@@ -1,46 +1,14 @@
 //! The acts that are safe for an operator, by the answer that a delivery would get.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
-use lambda_idempotency::RecordId;
 use lambda_idempotency::protocol::record::Record;
+use lambda_idempotency::{RecordId, SagaStatus};
 
 use super::{Answer, SafeAct};
-use crate::output::is_obeyed;
+use crate::args::{flag, quoted};
 use crate::records::operate::{gives_results, is_compensated, results};
 use crate::records::outcome::is_http;
-
-/// Quotes a word for the shell, as a string without what a terminal obeys: a report would show that
-/// as text, and the command would name another word.
-pub(super) fn quoted(word: &str) -> String {
-    if !word.chars().any(is_obeyed) {
-        return format!("'{}'", word.replace('\'', r"'\''"));
-    }
-    let mut text = "$'".to_owned();
-    for char in word.chars() {
-        match char {
-            '\'' | '\\' => text.extend(['\\', char]),
-            char if is_obeyed(char) => {
-                let mut bytes = [0; 4];
-                for byte in char.encode_utf8(&mut bytes).bytes() {
-                    let _ = write!(text, "\\x{byte:02x}");
-                }
-            }
-            char => text.push(char),
-        }
-    }
-    text.push('\'');
-    text
-}
-
-/// A word as it is where the shell takes it so; else quoted.
-fn word(word: &str) -> String {
-    let is_plain = |char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_' | '.');
-    if !word.is_empty() && !word.starts_with('-') && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    quoted(word)
-}
 
 fn act(when: &str, command: impl fmt::Display) -> SafeAct {
     SafeAct {
@@ -61,21 +29,17 @@ fn on(id: &RecordId, command: &str, flags: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// A flag with a value.
-fn flag(name: &str, value: &str) -> String {
-    let equals = if value.starts_with('-') { "=" } else { " " };
-    format!("{name}{equals}{}", word(value))
-}
-
 pub(super) fn ask_again(id: &RecordId, when: &str) -> SafeAct {
     act(when, on(id, "explain", ""))
 }
 
-pub(super) fn release(id: &RecordId) -> SafeAct {
-    act(
-        "the effect did not happen: the next delivery runs the handler",
-        on(id, "release", "--reason WHY"),
-    )
+pub(super) fn release(id: &RecordId, is_half_done: bool) -> SafeAct {
+    let when = if is_half_done {
+        "the next delivery goes on with the saga"
+    } else {
+        "the effect did not happen: the next delivery runs the handler"
+    };
+    act(when, on(id, "release", "--reason WHY"))
 }
 
 /// Returns the act that completes a record.
@@ -94,26 +58,55 @@ fn completion(id: &RecordId, when: &str, flags: &str) -> SafeAct {
     )
 }
 
-/// Returns the acts that settle a step that waits. Names it where there are several.
-fn settle(id: &RecordId, step: &str, is_one_of_several: bool) -> [SafeAct; 2] {
+/// Returns the acts that settle a step that waits. Names it where there are several, and where it is a
+/// compensation that no delivery can run.
+fn settle(
+    id: &RecordId,
+    step: &str,
+    is_one_of_several: bool,
+    record: Option<&Record>,
+) -> [SafeAct; 2] {
+    let entry = record.and_then(|record| record.journal.get(step));
+    let is_by_hand = entry.is_some_and(|entry| entry.last_error.as_deref() == Some("by hand"));
     let its = if is_one_of_several {
         format!("the effect of the step `{step}`")
     } else {
         "the step's effect".to_owned()
     };
+    // A compensation has no result of its own.
+    let result = if step.ends_with("/undo") {
+        "null"
+    } else {
+        "JSON"
+    };
+    let (happened, did_not) = if is_by_hand {
+        (
+            format!(
+                "no delivery can fire `{step}`, and you have done it yourself: deliveries go on behind it"
+            ),
+            format!(
+                "a deployment since then names the step of `{step}`, and reads its result: the next delivery fires it"
+            ),
+        )
+    } else {
+        (
+            format!("{its} happened, with this result: deliveries go on behind it"),
+            format!("{its} did not happen: the next delivery fires it"),
+        )
+    };
     let confirmed = flag("--confirmed", step);
     let failed = flag("--failed", step);
     [
         act(
-            &format!("{its} happened, with this result: deliveries go on behind it"),
+            &happened,
             on(
                 id,
                 "settle-step",
-                &format!("{confirmed} --result JSON --reason WHY"),
+                &format!("{confirmed} --result {result} --reason WHY"),
             ),
         ),
         act(
-            &format!("{its} did not happen: the next delivery fires it"),
+            &did_not,
             on(id, "settle-step", &format!("{failed} --reason WHY")),
         ),
     ]
@@ -126,7 +119,9 @@ pub(super) fn safe_acts(
     waiting: &[&str],
     record: Option<&Record>,
 ) -> Vec<SafeAct> {
-    let release = release(id);
+    let saga = record.and_then(SagaStatus::of);
+    let is_half_done = matches!(saga, Some(SagaStatus::Compensating | SagaStatus::Stuck));
+    let release = release(id, is_half_done);
     let complete = completion(
         id,
         "the effect happened: duplicates get this outcome, and nothing runs",
@@ -139,8 +134,18 @@ pub(super) fn safe_acts(
     match answer {
         Answer::Interrupted if !waiting.is_empty() => waiting
             .iter()
-            .flat_map(|step| settle(id, step, waiting.len() > 1))
+            .flat_map(|step| settle(id, step, waiting.len() > 1, record))
             .collect(),
+        // `complete` and `fail` would end the saga half done.
+        Answer::Interrupted | Answer::Exhausted if is_half_done => vec![release],
+        Answer::RunsAgain if is_half_done => vec![ask_again(
+            id,
+            "the next delivery goes on with the saga; then ask again",
+        )],
+        Answer::InFlight if is_half_done => vec![ask_again(
+            id,
+            "wait until the lease or the pause is over; the next delivery goes on with the saga; then ask again",
+        )],
         Answer::Interrupted | Answer::Exhausted => vec![release, complete, give_up],
         Answer::InFlight if is_paused => vec![
             ask_again(id, "wait until the pause is over, then ask again"),

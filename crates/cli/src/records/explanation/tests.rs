@@ -215,6 +215,61 @@ fn a_step_that_waits_is_named_with_what_settles_it() {
         text.contains("3m 0s ago  step `charge` began, and is pending"),
         "{text}"
     );
+    // A compensation that failed, and one whose step the handler doesn't name any more.
+    for (error, did_not) in [
+        ("shop::Declined", "did not happen"),
+        ("by hand", "a deployment since then"),
+    ] {
+        let mut waiting = record(Status::InProgress, Some(RELEASED));
+        waiting.last_error = Some("interrupted step".to_owned());
+        let begun = StepEntry::begun(None, NOW);
+        let ended = begun.ended(StepState::Pending, Some(error), NOW);
+        waiting.journal.put("charge/undo", ended);
+        let explained = explain(waiting, &rules());
+        assert_eq!(
+            explained.safe[0].command,
+            "idempotency settle-step 'n#o#0f' --confirmed 'charge/undo' --result null --reason WHY"
+        );
+        let when = &explained.safe[1].when;
+        assert!(when.contains(did_not), "{when}");
+    }
+}
+
+#[test]
+fn no_act_ends_a_saga_half_done() {
+    let state = r#"{"failure":{"kind":"Declined","message":"no"},"confirmed":["charge"]}"#;
+    let over = NOW - Duration::from_mins(10);
+    let pause = OnCrash::RunAgainAfter(Duration::from_hours(1));
+    for (lease, on_crash, act) in [
+        (RELEASED, OnCrash::RunAgain, "explain"),
+        (NOW + Duration::from_secs(9), OnCrash::RunAgain, "explain"),
+        (over, OnCrash::RunAgain, "explain"),
+        (over, pause, "explain"),
+        (over, OnCrash::Interrupt, "release"),
+    ] {
+        let mut going_back = record(Status::InProgress, Some(lease));
+        let state = StepState::Confirmed(Ok(state.to_owned()));
+        let entry = StepEntry::new(state, 1, 1, NOW);
+        going_back.journal.put("@saga", entry);
+        let mut rules = rules();
+        rules.on_crash = on_crash;
+        let mut explained = explain(going_back, &rules);
+        assert!(
+            explained.words.ends_with("its saga is compensating"),
+            "{}",
+            explained.words
+        );
+        let [only] = explained.safe.as_slice() else {
+            panic!("{:?}", explained.safe)
+        };
+        let command = format!("idempotency {act} ");
+        assert!(only.command.starts_with(&command), "{}", only.command);
+        let goes_on = "the next delivery goes on with the saga";
+        assert!(only.when.contains(goes_on), "{}", only.when);
+        // That of an engine that interrupts, too.
+        explained.assumes_crashed(&RecordId::stored("n#o#0f").unwrap());
+        assert!(explained.safe[0].when.contains(goes_on), "{explained}");
+    }
 }
 
 #[test]

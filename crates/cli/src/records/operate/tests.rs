@@ -1,3 +1,4 @@
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lambda_idempotency::Key;
@@ -126,6 +127,42 @@ async fn an_order_that_applied_is_not_told_as_left_alone_where_a_delivery_ran_si
     assert!(matches!(refused, Err(Failure::Moved(_))), "{refused:?}");
 }
 
+/// A store that answers each write with the next of these errors, and keeps no large outcome.
+struct Failing(Mutex<Vec<StoreError>>);
+
+impl lambda_idempotency::store::Store for Failing {
+    async fn write(&self, _: &RecordWrite, _: Instant) -> Result<Answer, StoreError> {
+        Err(self.0.lock().unwrap().remove(0))
+    }
+
+    async fn load(&self, _: &RecordId, _: Instant) -> Result<Option<Found>, StoreError> {
+        Ok(None)
+    }
+}
+
+#[tokio::test]
+async fn it_is_told_whether_a_write_that_failed_may_have_applied() {
+    let (_, id, found) = released().await;
+    let busy = || StoreError::Throttled("busy".into());
+    let denied = || StoreError::Denied("denied".into());
+    let unknown = "It isn't known whether it was written";
+    for (errors, words) in [
+        (
+            vec![busy(), busy(), busy(), busy()],
+            "The record was left alone",
+        ),
+        (vec![busy(), denied()], "denied"),
+        (vec![StoreError::Timeout, denied()], unknown),
+    ] {
+        let store = Failing(Mutex::new(errors));
+        let (order, second) = (order(Ending::Released), Duration::from_secs(1));
+        let given = carry_out(&store, &id, &found, &order, context::now(), second).await;
+        let told = given.unwrap_err().to_string();
+        assert!(told.contains(words), "{told}");
+        assert_eq!(told.contains(unknown), words == unknown, "{told}");
+    }
+}
+
 #[tokio::test]
 async fn an_order_is_carried_out_once_where_it_is_given_again() {
     let (store, id, found) = released().await;
@@ -163,6 +200,12 @@ async fn a_redaction_that_comes_too_late_says_what_it_has_erased() {
     let id = engine.record_id(&key).unwrap();
     let found = store.load(&id, deadline()).await.unwrap().unwrap();
     assert!(Kept::of(found.content.as_deref().unwrap()).is_some());
+    // Not even that.
+    let (redact, second) = (order(Ending::Redacted), Duration::from_secs(1));
+    let failing = Failing(Mutex::new(Vec::new()));
+    let refused = carry_out(&failing, &id, &found, &redact, context::now(), second).await;
+    let words = refused.unwrap_err().to_string();
+    assert!(!words.contains("erased"), "{words}");
     give(&store, &id, &found, completed()).await.unwrap();
     let refused = give(&store, &id, &found, Ending::Redacted)
         .await

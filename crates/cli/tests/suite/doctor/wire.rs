@@ -158,6 +158,10 @@ async fn answer(
             "PointInTimeRecoveryDescription": {"PointInTimeRecoveryStatus": it["recovery"]},
         }}),
         "GetFunctionConfiguration" => it["function"].clone(),
+        // Of a function alone.
+        "GetFunctionConcurrency" if uri.path().contains("live") => {
+            return error(400, "InvalidParameterValueException", &call);
+        }
         "GetFunctionConcurrency" => json!({"ReservedConcurrentExecutions": it["reserved"]}),
         "ListEventSourceMappings" => json!({"EventSourceMappings": it["mappings"]}),
         "GetFunctionEventInvokeConfig" => match &it["destination"] {

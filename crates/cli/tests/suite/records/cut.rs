@@ -20,13 +20,15 @@ use crate::support::{
 
 /// The part that is lost of the request at which the network goes down, and of each later one.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Lost {
+pub(crate) enum Lost {
     Request,
     Reply,
+    /// The reply's own time: it has this one.
+    Time(&'static str),
 }
 
 /// Starts a proxy that answers so many requests, and returns its address.
-async fn proxy(answers: usize, lost: Lost) -> String {
+pub(crate) async fn proxy(answers: usize, lost: Lost) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     let seen = Arc::new(AtomicUsize::new(0));
@@ -68,6 +70,12 @@ async fn one(mut client: TcpStream, seen: &AtomicUsize, answers: usize, lost: Lo
     server.write_all(&request[head..]).await.ok()?;
     let mut reply = Vec::new();
     server.read_to_end(&mut reply).await.ok()?;
+    if let Lost::Time(date) = lost {
+        let name = b"\r\ndate: ";
+        let mut at = reply.windows(name.len());
+        let at = at.position(|part| part.eq_ignore_ascii_case(name))? + name.len();
+        reply.splice(at..at + date.len(), date.bytes());
+    }
     if !is_cut {
         client.write_all(&reply).await.ok()?;
     }

@@ -10,7 +10,8 @@ use serde_json::json;
 use super::races::races;
 use super::{WHY, alive, dead, deliver, deliver_in_steps, engine, engine_an_hour_ago, id};
 use crate::support::{
-    self, Item, Said, Scratch, dynamodb, get, number, on, put, receipt, record, step, table, text,
+    self, Item, Said, Scratch, command, dynamodb, dynamodb_endpoint, get, number, on, place, put,
+    receipt, record, step, table, text,
 };
 
 async fn order(table: &str, line: &str) -> Said {
@@ -315,12 +316,12 @@ async fn nothing_is_written_without_a_yes_or_in_a_dry_run() {
     let table = table().await;
     let id = dead(&table, "A-17").await;
     let before = item(&table, &id).await;
+    let asked = &format!(
+        "in the table {table} of {} is stuck. Release? There is no terminal to ask at: add --yes",
+        dynamodb_endpoint()
+    );
     for (words, code, said) in [
-        (
-            "--reason why",
-            2,
-            "There is no terminal to ask at: add --yes",
-        ),
+        ("--reason why", 2, asked.as_str()),
         (
             "--reason why --dry-run",
             0,
@@ -332,6 +333,21 @@ async fn nothing_is_written_without_a_yes_or_in_a_dry_run() {
         on(&table, &format!("release {id} {words}"))
             .await
             .refused(code, said);
+    }
+    let keys = "aws_access_key_id = test\naws_secret_access_key = test\n";
+    let broken = "[profile broken]\ncredential_process = false\n";
+    let profiles = Scratch::with(format!("[profile other]\n{keys}{broken}"));
+    let place = place(&table);
+    // As by the AWS CLI, a profile that is named goes before the environment's keys.
+    for (profile, code, said) in [
+        ("other", 2, "(profile other) is stuck"),
+        ("broken", 3, "credentials"),
+    ] {
+        let line = format!("release {id} --reason why --profile {profile} {place}");
+        let mut release = command(&line);
+        release.env("AWS_CONFIG_FILE", &*profiles);
+        let output = release.output().await.unwrap();
+        Said::of(&output).refused(code, said);
     }
     assert_eq!(item(&table, &id).await, before);
 }

@@ -4,14 +4,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use jiff::Timestamp;
 use lambda_idempotency::testing::Crash;
-use lambda_idempotency::{Claim, Error, Fingerprint, Key, OnCrash, Outcome, Step, StepError};
+use lambda_idempotency::{
+    Claim, Error, Fingerprint, Key, OnCrash, Outcome, SagaError, Step, StepError,
+};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::{WHY, alive, dead, deliver, engine, engine_an_hour_ago, id, store};
 use crate::support::{
     self, Said, command, command_of, dynamodb, dynamodb_endpoint, get, item, key, number, on,
-    place, put, receipt, record, step, table, text,
+    place, put, receipt, record, run, step, table, text,
 };
 
 async fn explain(table: &str, words: &str) -> Value {
@@ -180,12 +182,15 @@ async fn another_time_may_be_asked_for() {
 async fn the_commands_that_are_named_do_what_is_said() {
     let table = table().await;
     let id = dead(&table, "A-17").await;
-    let explained = explain(&table, &format!("{id} --crashed interrupt")).await;
+    let words = format!("{id} --crashed interrupt --attribute data=outcome");
+    let explained = explain(&table, &words).await;
     let commands = explained["safe"].as_array().unwrap();
     assert_eq!(commands.len(), 3, "{explained}");
     let release = commands[0]["command"].as_str().unwrap();
+    assert!(release.contains("--attribute 'data=outcome'"), "{release}");
     let release = release.strip_prefix("idempotency ").unwrap();
-    on(&table, &release.replace("WHY", "'ticket 17' --yes"))
+    // It names its place.
+    run(&release.replace("WHY", "'ticket 17' --yes"))
         .await
         .ended_with(0);
 }
@@ -249,8 +254,8 @@ async fn advised(table: &str, id: &str, name: &str) {
     }
 }
 
-/// Runs the binary with a clock that is ahead of the table's, which is the true one.
-async fn ahead(table: &str, by: &str, line: &str) -> Said {
+/// Runs the binary with a clock that is off by this from the table's, which is the true one.
+async fn off(table: &str, by: &str, line: &str) -> Said {
     let library =
         std::env::var("FAKETIME_LIBRARY").expect("run it by `scripts/with faketime -- …`");
     let mut tool = command(&format!("{line} {}", place(table)));
@@ -268,14 +273,26 @@ async fn a_clock_that_is_ahead_makes_no_attempt_look_dead() {
         (format!("release {id} {WHY}"), 2, "an attempt may still run"),
         (format!("explain {id}"), 0, "*in flight*"),
     ] {
-        let said = ahead(&table, "+20m", &line).await;
+        let said = off(&table, "+20m", &line).await;
         assert!(said.err.contains("ahead of the store's"), "{said:?}");
         said.refused(code, expected);
     }
     // A lease's margin doesn't allow for it.
-    let said = ahead(&table, "+1.1", &format!("explain {id} --json")).await;
+    let said = off(&table, "+1.1", &format!("explain {id} --json")).await;
     let at = said.json()["at"].as_str().unwrap().parse::<Timestamp>();
     assert!(at.unwrap() <= Timestamp::now(), "{said:?}");
+}
+
+/// By its own time, what it stores would be over before.
+#[tokio::test]
+async fn a_clock_that_is_behind_makes_no_time_of_the_past() {
+    let table = table().await;
+    let id = alive(&table, "A-17").await;
+    let began = Timestamp::now().as_second();
+    let said = off(&table, "-2d", &format!("explain {id} --json")).await;
+    assert!(said.err.contains("behind the store's"), "{said:?}");
+    let at = said.json()["at"].as_str().unwrap().parse::<Timestamp>();
+    assert!(at.unwrap().as_second() > began - 3_600, "{said:?}");
 }
 
 #[tokio::test]
@@ -386,6 +403,32 @@ async fn a_saga_that_is_stuck_is_listed_settled_and_undone_and_its_failure_can_b
     assert_eq!(saga().await, "compensated");
 }
 
+/// The engine writes a word for it, by which `explain` knows it.
+#[tokio::test]
+async fn a_compensation_that_no_delivery_can_fire_is_told_from_others() {
+    let table = table().await;
+    let once = engine(&table);
+    let deliver = async |aborts: bool| {
+        let checkout = async |claim: Claim| {
+            let mut saga = claim.saga::<std::io::Error>()?;
+            if aborts {
+                return Err(saga.abort(&std::io::Error::other("no")).await);
+            }
+            let undo = |_, _: u32| async { Ok(()) };
+            saga.step("charge", async |_| Ok(1), undo).await?;
+            let down = std::io::Error::other("down");
+            Err::<u32, _>(SagaError::Step(StepError::Effect(down)))
+        };
+        once.run(key("A-17"), None, checkout).await.unwrap_err()
+    };
+    deliver(false).await;
+    assert!(matches!(deliver(true).await, Error::Interrupted { .. }));
+    let explained = explain(&table, &id(&table, "A-17")).await;
+    let when = explained["safe"][0]["when"].as_str().unwrap();
+    let by_hand = "no delivery can fire `charge/undo`";
+    assert!(when.starts_with(by_hand), "{explained}");
+}
+
 #[tokio::test]
 async fn a_saga_that_was_undone_begins_anew_by_a_rerun_that_repeats_its_steps_alone() {
     let table = table().await;
@@ -415,10 +458,15 @@ async fn a_saga_that_was_undone_begins_anew_by_a_rerun_that_repeats_its_steps_al
         "{explained}"
     );
     let rerun = format!("rerun {id} --keys new --steps");
-    for refused in [format!("release {id}"), format!("{rerun} keep")] {
+    for refused in [
+        format!("release {id}"),
+        format!("{rerun} keep"),
+        // A provider would answer with the reservation that was undone.
+        format!("rerun {id} --keys same --steps repeat"),
+    ] {
         on(&table, &format!("{refused} {WHY}"))
             .await
-            .refused(2, "--steps repeat");
+            .refused(2, "--keys new");
     }
     on(&table, &format!("{rerun} repeat {WHY}"))
         .await

@@ -175,8 +175,9 @@ async fn refusing(call: &'static str, code: &'static str) -> String {
 #[tokio::test]
 async fn an_operator_is_told_what_the_role_or_the_outcome_lacks() {
     let denied = "AccessDeniedException";
-    let may_not =
-        |action: &str| format!("access denied: allow your role dynamodb:{action} on the table `t`");
+    let may_not = |action: &str| {
+        format!("allow dynamodb:{action} on it, or what DynamoDB names: Item size to update")
+    };
     let complete = format!("complete any --outcome 1 {WHY}");
     let audit = "audit --effect-key id --effects-command cat";
     for (line, call, code, words) in [

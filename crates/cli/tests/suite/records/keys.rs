@@ -10,7 +10,7 @@ use lambda_idempotency::testing::Crash;
 use lambda_idempotency::{Claim, Error, Fingerprint, Idempotency, Outcome, StepError, Verdict};
 
 use super::{WHY, deliver, engine, engine_an_hour_ago, id};
-use crate::support::{Said, dynamodb, get, key, on, table};
+use crate::support::{Said, dynamodb, get, key, number, on, put, record, step, table, text};
 
 /// An order, created under an id that follows from the key.
 async fn place(once: &Idempotency, orders: &str) -> Result<Outcome<String>, Error<WriteError>> {
@@ -196,6 +196,32 @@ async fn without_a_claim_a_handler_that_derives_nothing_runs_at_once() {
     let handler = async |_claim: Claim| Ok::<_, std::io::Error>("again".to_owned());
     let ran = once.run(key("A-17"), Fingerprint::json(b"{}"), handler);
     assert_eq!(ran.await.unwrap(), Outcome::Executed("again".to_owned()));
+}
+
+/// Its effect may have happened under the key that it had.
+#[tokio::test]
+async fn a_step_that_is_pending_gets_no_new_key_unless_it_is_said() {
+    for (status, name) in [("COMPLETED", "charge"), ("FAILED", "charge/undo")] {
+        let (table, pending) = (table().await, format!("step:{name}"));
+        let own = [
+            ("data", text("1")),
+            ("completed_at", number(1_700_000_000_000_u64)),
+            (pending.as_str(), step("PENDING", 1_700_000_000_000, &[])),
+        ];
+        put(&table, record("any", status, own)).await;
+        let rerun = async |words: &str| {
+            let rerun = format!("rerun any --keys {words} {WHY}");
+            on(&table, &rerun).await
+        };
+        for words in ["new", "new --steps keep"] {
+            rerun(words).await.refused(2, name);
+        }
+        rerun("same").await.ended_with(0);
+        rerun("new").await.refused(2, name);
+        rerun("new --steps repeat")
+            .await
+            .refused(0, "released before");
+    }
 }
 
 #[tokio::test]

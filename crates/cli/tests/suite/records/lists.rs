@@ -9,8 +9,8 @@ use tokio::io::AsyncReadExt;
 
 use super::{EVER, WHY, alive, dead, deliver, id, store};
 use crate::support::{
-    self, Scratch, Terminal, command, get, key, number, on, place, put, put_all, record, run, size,
-    table, table_with, text,
+    self, Scratch, Terminal, command, dynamodb_endpoint, get, key, number, on, place, put, put_all,
+    record, run, size, table, table_with, text,
 };
 
 #[tokio::test]
@@ -150,7 +150,7 @@ async fn records_under_another_partition_value_are_not_listed() {
     }
 }
 
-/// An id that is JSON itself, or ends with a blank, names its own record and no other.
+/// An id that is JSON of its own, or ends with a blank, names its own record and no other.
 #[tokio::test]
 async fn a_file_of_ids_is_read_in_one_form() {
     let table = table().await;
@@ -160,13 +160,13 @@ async fn a_file_of_ids_is_read_in_one_form() {
         let ran = once.run(Key::raw("charge", id), None, handler).await;
         !ran.unwrap().is_replayed()
     };
-    let ids = ["A-17", r#"{"id":"A-17"}"#, "A-17 "];
+    let ids = ["A-17", r#"{"order":"A-17"}"#, "A-17 "];
     for id in ids {
         assert!(runs(id).await);
     }
     for (lines, why, given) in [
         (
-            "{\"id\":\"A-17\"}\r\nA-17 \n\n",
+            "{\"order\":\"A-17\"}\r\nA-17 \n\n",
             "an id on each line",
             [false, true, true],
         ),
@@ -182,6 +182,13 @@ async fn a_file_of_ids_is_read_in_one_form() {
         for (id, is_given) in ids.iter().zip(given) {
             assert_eq!(runs(id).await, is_given, "{id:?}, {why}");
         }
+    }
+    let entry = r#"{"id":"A-17"}"#;
+    for lines in [format!("{entry}\n\nA-17 "), format!("A-17\n\n{entry}")] {
+        let file = Scratch::with(lines);
+        on(&table, &format!("rerun --keys new --from {file} {WHY}"))
+            .await
+            .refused(2, "line 3: give ids alone");
     }
 }
 
@@ -228,7 +235,10 @@ async fn a_rerun_takes_what_became_final_within_the_times() {
         .await
         .refused(2, "a later time than --completed-since");
     // The last question, without its --yes.
-    let asked = "1 record that became final from 2023-11-14T22:13:40Z until 2023-11-14T22:13:41Z";
+    let asked = &format!(
+        "1 record in the table {table} of {} that became final from 2023-11-14T22:13:40Z until 2023-11-14T22:13:41Z",
+        dynamodb_endpoint()
+    );
     rerun("new", "charged 0", end, "1700000021", "")
         .await
         .refused(2, asked);
