@@ -72,8 +72,9 @@ impl Names {
 }
 
 impl TableEffects {
-    /// Looks at the table. Where the attribute is the partition key of the table, or the only key of
-    /// an active index, effects are asked for one by one; else the whole table is read now.
+    /// Looks at the table. Where the attribute is the partition key of the table, or the only key of an
+    /// index that is active or being updated, effects are asked for one by one; else the whole table is
+    /// read now.
     ///
     /// # Errors
     ///

@@ -14,7 +14,7 @@
 //! let key: EffectKey = "/payment_id".parse()?;
 //! assert_eq!(key.of(&record).as_deref(), Some("p-17"));
 //!
-//! let mut tally = Tally::default();
+//! let mut tally = Tally::showing(10);
 //! tally.add(&record, 2);
 //! assert_eq!((tally.double(), tally.double_rate().count), (["payments#charge#0f".to_owned()].as_slice(), 1));
 //! # Ok::<_, lambda_idempotency_audit::EffectKeyError>(())

@@ -27,6 +27,8 @@ pub struct Selection {
     pub now: EpochMillis,
     /// At most so many, drawn with this seed; `None` compares all.
     pub sample: Option<(usize, u64)>,
+    /// The number of ids of each kind that are kept, to be shown: all may be too many.
+    pub shown: usize,
 }
 
 impl Selection {
@@ -59,7 +61,7 @@ pub async fn audit(
     key: &EffectKey,
     selection: &Selection,
 ) -> Result<Tally, AuditError> {
-    let mut tally = Tally::default();
+    let mut tally = Tally::showing(selection.shown);
     let mut sample = selection.sample.map(|(size, seed)| Sample::new(size, seed));
     pin_mut!(records);
     while let Some(page) = records.next().await {
@@ -146,6 +148,7 @@ mod tests {
             before: EpochMillis(1_000),
             now: EpochMillis(1_000),
             sample: None,
+            shown: 3,
         }
     }
 
@@ -164,11 +167,11 @@ mod tests {
     #[tokio::test]
     async fn missing_and_double_effects_are_found() {
         let tally = run(all()).await;
-        assert_eq!(
-            (tally.checked(), tally.missing().len(), tally.double().len()),
-            (100, 10, 10)
-        );
+        let counts = (tally.missing_rate().count, tally.double_rate().count);
+        assert_eq!((tally.checked(), counts), (100, (10, 10)));
         assert!(tally.found_any() && tally.missing().contains(&format!("n#pay#{:064}", 0)));
+        // Those that are shown.
+        assert_eq!((tally.missing().len(), tally.double().len()), (3, 3));
     }
 
     #[tokio::test]

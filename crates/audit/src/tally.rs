@@ -4,22 +4,38 @@ use crate::rate::Rate;
 use crate::record::Completed;
 
 /// The findings of an audit so far.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tally {
+    shown: usize,
     checked: u64,
-    missing: Vec<String>,
-    double: Vec<String>,
+    missing: (u64, Vec<String>),
+    double: (u64, Vec<String>),
     not_judged: u64,
 }
 
 impl Tally {
+    /// Begins one that keeps the first ids of each kind, at most so many.
+    pub fn showing(shown: usize) -> Self {
+        Self {
+            shown,
+            checked: 0,
+            missing: (0, Vec::new()),
+            double: (0, Vec::new()),
+            not_judged: 0,
+        }
+    }
+
     /// Adds a record and the number of its effects.
     pub fn add(&mut self, record: &Completed, effects: u64) {
         self.checked += 1;
-        match effects {
-            0 => self.missing.push(record.id.clone()),
-            1 => {}
-            _ => self.double.push(record.id.clone()),
+        let (count, ids) = match effects {
+            0 => &mut self.missing,
+            1 => return,
+            _ => &mut self.double,
+        };
+        *count += 1;
+        if ids.len() < self.shown {
+            ids.push(record.id.clone());
         }
     }
 
@@ -33,14 +49,14 @@ impl Tally {
         self.checked
     }
 
-    /// The ids of the records without an effect.
+    /// The first ids of the records without an effect.
     pub fn missing(&self) -> &[String] {
-        &self.missing
+        &self.missing.1
     }
 
-    /// The ids of the records with more than one.
+    /// The first ids of the records with more than one.
     pub fn double(&self) -> &[String] {
-        &self.double
+        &self.double.1
     }
 
     /// Returns the number of records that don't name their effect.
@@ -56,17 +72,17 @@ impl Tally {
 
     /// The rate of missing effects.
     pub fn missing_rate(&self) -> Rate {
-        Rate::of(self.missing.len() as u64, self.checked)
+        Rate::of(self.missing.0, self.checked)
     }
 
     /// The rate of double effects.
     pub fn double_rate(&self) -> Rate {
-        Rate::of(self.double.len() as u64, self.checked)
+        Rate::of(self.double.0, self.checked)
     }
 
     /// Tells whether an effect is missing or double.
     pub fn found_any(&self) -> bool {
-        !self.missing.is_empty() || !self.double.is_empty()
+        self.missing.0 > 0 || self.double.0 > 0
     }
 }
 
@@ -89,7 +105,7 @@ mod tests {
             let tally = Tally {
                 checked,
                 not_judged,
-                ..Tally::default()
+                ..Tally::showing(0)
             };
             assert_eq!(tally.is_blind(), expected, "{checked}, {not_judged}");
         }

@@ -50,8 +50,8 @@ struct Drift {
 #[derive(Serialize)]
 struct Counts {
     checked: u64,
-    missing: usize,
-    double: usize,
+    missing: u64,
+    double: u64,
     not_judged: u64,
 }
 
@@ -104,6 +104,7 @@ impl Drift {
             before: now - self.settled_for,
             now,
             sample: self.sample.map(|size| (size, now.0.unsigned_abs())),
+            shown: LOGGED,
         };
         let client = self.records.client.clone();
         let mut effects =
@@ -123,7 +124,7 @@ impl Drift {
 
     fn tell(&self, tally: &Tally) -> Counts {
         for (found, ids) in [("missing", tally.missing()), ("double", tally.double())] {
-            for id in ids.iter().take(LOGGED) {
+            for id in ids {
                 tracing::error!(
                     event = "drift",
                     found,
@@ -134,8 +135,8 @@ impl Drift {
         }
         let counts = Counts {
             checked: tally.checked(),
-            missing: tally.missing().len(),
-            double: tally.double().len(),
+            missing: tally.missing_rate().count,
+            double: tally.double_rate().count,
             not_judged: tally.not_judged(),
         };
         let Counts {
@@ -149,7 +150,7 @@ impl Drift {
             metrics::counter!(name, "function" => self.function.clone()).increment(count);
         };
         count("drift_checked", checked);
-        count("drift_found", (missing + double) as u64);
+        count("drift_found", missing + double);
         counts
     }
 }
