@@ -19,12 +19,12 @@ pub struct PostgresError {
 pub enum Problem {
     /// The table is missing, or a column of it (`42P01`, `42703`).
     #[error(
-        "the idempotency table, or a column of it, is missing: run `PostgresStore::create_tables` once, or the statements of `schema::statements`, with the same table name"
+        "the idempotency table, or a column of it, is missing: run `PostgresStore::create_tables` once, or the statements of `schema::statements`, with the same table name; if only a column is missing, add it by hand"
     )]
     NoTable,
     /// The tables were made by a release of this crate that has another layout.
     #[error("the idempotency tables have another layout: {}", if *found < *known {
-        "run `PostgresStore::create_tables` of this release"
+        "change them, and their version, to what `schema::statements` of this release has"
     } else {
         "update lambda-idempotency-postgres in this program"
     })]
@@ -34,8 +34,10 @@ pub enum Problem {
         /// The version of this release.
         known: i64,
     },
-    /// The server takes no writes (`25006`): it is a replica.
-    #[error("the server is read-only: connect to the primary (the cluster's writer endpoint)")]
+    /// The server takes no writes (`25006`): it is a replica, or `default_transaction_read_only` is on.
+    #[error(
+        "the server is read-only: connect to the primary (the cluster's writer endpoint), or turn `default_transaction_read_only` off"
+    )]
     ReadOnly,
     /// The role lacks a privilege (`42501`).
     #[error(
@@ -44,7 +46,7 @@ pub enum Problem {
     NoPrivilege,
     /// The server didn't let the role in (`28000`, `28P01`).
     #[error(
-        "the server refused the connection: check the role's name and its password; a token of RDS holds for 15 minutes, so make one for each connection"
+        "the server refused the connection: check the role's name and its password, and the server's `pg_hba.conf`; a token of RDS holds for 15 minutes, so make one for each connection"
     )]
     NotLetIn,
     /// The server has no database of this name (`3D000`).
@@ -109,7 +111,7 @@ pub enum Problem {
     /// The handler had returned, and something still held its transaction.
     #[error("the transaction is still in use: drop it before the handler returns")]
     InUse,
-    /// A statement of [`Sql`](crate::Sql) failed by itself.
+    /// A statement of [`Sql`](crate::Sql), of a guard or of an outbox failed by itself.
     #[error("a statement of the transaction failed")]
     Statement,
     /// A statement changed another number of rows than [`Sql::affects`](crate::Sql::affects) says.
@@ -172,7 +174,14 @@ impl PostgresError {
             // To `BEGIN ISOLATION LEVEL SERIALIZABLE`.
             "0A000" if message.to_lowercase().contains("hot standby") => Problem::ReadOnly,
             "42501" => Problem::NoPrivilege,
-            "28000" if message.contains("encryption") || message.contains("SSL") => Problem::Tls,
+            // Where the client uses TLS, the message ends with `SSL encryption` or `SSL on`. The last one is Azure's.
+            "28000"
+                if ["no encryption", "SSL off", "SSL connection is required"]
+                    .iter()
+                    .any(|part| message.contains(part)) =>
+            {
+                Problem::Tls
+            }
             "28000" | "28P01" => Problem::NotLetIn,
             "3D000" => Problem::NoDatabase,
             "57014" => Problem::Cancelled,
@@ -184,8 +193,9 @@ impl PostgresError {
                 Problem::Unreachable
             }
             "22021" => Problem::Nul,
-            // A statement has another number of parameters than it was given values. `PgBouncer` says the same of a connection that it closes.
-            "08P01" if !ends_session => Problem::Refused,
+            // A statement has another number of parameters than it was given values. `PgBouncer` says the same of a connection that it closes:
+            // in its statement mode, of each that begins a transaction.
+            "08P01" if !ends_session || message.contains("statement pooling") => Problem::Refused,
             _ if code.starts_with("23") => Problem::Constraint,
             _ if code.starts_with("53") => Problem::OutOfResources,
             _ if code.starts_with("08") => Problem::Unreachable,
@@ -242,8 +252,8 @@ impl PostgresError {
         !matches!(self.problem, Problem::Unreachable | Problem::ReadOnly)
     }
 
-    /// Gives it to the engine, where it says more than its code: whatever a statement of the caller's
-    /// own failed with, the same statement will fail with again.
+    /// The error of a statement on tables that aren't the store's own: whatever it failed with, the same
+    /// statement will fail with again.
     pub(crate) fn of_statement(self) -> Self {
         match self.problem {
             Problem::NoTable | Problem::NoPrivilege | Problem::Refused => Self {
@@ -392,6 +402,23 @@ mod tests {
         ] {
             let error = PostgresError::of_code("08P01", words, true, words);
             assert_eq!(error.problem(), Problem::Unreachable, "{words}");
+            assert_eq!(error.of_connecting().problem(), problem, "{words}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_wants_tls_is_told_from_one_that_refuses_a_client_with_it() {
+        for (words, problem) in [
+            ("no pg_hba.conf entry for host, no encryption", Problem::Tls),
+            ("no pg_hba.conf entry for host, SSL off", Problem::Tls),
+            ("SSL connection is required. Please specify", Problem::Tls),
+            (
+                "no pg_hba.conf entry for host, SSL encryption",
+                Problem::NotLetIn,
+            ),
+            ("no pg_hba.conf entry for host, SSL on", Problem::NotLetIn),
+        ] {
+            let error = PostgresError::of_code("28000", words, true, words);
             assert_eq!(error.of_connecting().problem(), problem, "{words}");
         }
     }

@@ -41,7 +41,7 @@ use crate::driver::{Connection, Pool, Session};
 use crate::error::{PostgresError, Problem};
 use crate::sql::Sql;
 use crate::store::PostgresStore;
-use crate::store::ready::{lock_until, locking};
+use crate::store::ready::{READ_COMMITTED, lock_until, locking};
 use crate::table::{TableName, TableNameError};
 use crate::value::{Cell, Value};
 
@@ -127,10 +127,6 @@ const FIRST: &str = "published_at IS NULL AND NOT EXISTS (SELECT FROM {table} ea
      WHERE earlier.aggregate = event.aggregate AND earlier.position < event.position \
      AND earlier.published_at IS NULL)";
 
-/// The relay's own wait for a publication is no reason to end its transaction.
-const BEGIN: &str =
-    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = 0";
-
 impl Outbox {
     /// Makes an outbox on this table.
     ///
@@ -192,7 +188,8 @@ impl Outbox {
     ///
     /// Each event is published in its own transaction, which locks it. Any number of relays may run
     /// at once: each leaves the events that another is publishing, and those behind them. An event whose
-    /// relay died before it marked it is published again, with the same id.
+    /// relay died before it marked it is published again, with the same id. A publication that outlasts the
+    /// role's `idle_in_transaction_session_timeout` loses the lock: another relay may publish its event, too.
     ///
     /// # Errors
     ///
@@ -246,7 +243,8 @@ impl Outbox {
         let mut connection = begin(store).await?;
         let session = connection.session()?;
         let select = store.tables().fill(session, &self.table, &select).await?;
-        let rows = session.query(&select, &[limit.into()]).await?;
+        let rows = session.query(&select, &[limit.into()]).await;
+        let rows = rows.map_err(PostgresError::of_statement)?;
         session.batch("COMMIT").await?;
         connection.reuse();
         let positions = rows.into_iter().flatten().filter_map(|cell| match cell {
@@ -269,7 +267,8 @@ impl Outbox {
         let mut connection = begin(store).await?;
         let session = connection.session()?;
         let select = store.tables().fill(session, &self.table, &select).await?;
-        let rows = session.query(&select, slice::from_ref(position)).await?;
+        let rows = session.query(&select, slice::from_ref(position)).await;
+        let rows = rows.map_err(PostgresError::of_statement)?;
         if let Some(event) = rows.into_iter().next().and_then(read) {
             return Ok(Some((connection, event)));
         }
@@ -302,9 +301,9 @@ impl Outbox {
         let session = connection.session()?;
         let mark = store.tables().fill(session, &self.table, &mark).await?;
         let now = EpochMillis::from(SystemTime::now());
-        session
-            .execute(&mark, &[position.clone(), now.0.into()])
-            .await?;
+        let values = [position.clone(), now.0.into()];
+        let marked = session.execute(&mark, &values).await;
+        marked.map_err(PostgresError::of_statement)?;
         session.batch("COMMIT").await?;
         connection.reuse();
         Ok(())
@@ -330,7 +329,8 @@ impl Outbox {
             let mut connection = begin(store).await?;
             let session = connection.session()?;
             let delete = store.tables().fill(session, &self.table, delete).await?;
-            let deleted = session.execute(&delete, &values).await?;
+            let deleted = session.execute(&delete, &values).await;
+            let deleted = deleted.map_err(PostgresError::of_statement)?;
             session.batch("COMMIT").await?;
             connection.reuse();
             Ok(deleted)
@@ -343,7 +343,7 @@ impl Outbox {
 async fn begin<P: Pool>(store: &PostgresStore<P>) -> Result<P::Connection, PostgresError> {
     let deadline = Instant::now() + store.timeout;
     let mut connection = store.free(deadline).await?;
-    let begin = locking(BEGIN, lock_until(deadline));
+    let begin = locking(READ_COMMITTED, lock_until(deadline));
     connection.session()?.batch(&begin).await?;
     Ok(connection)
 }

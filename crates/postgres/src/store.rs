@@ -91,13 +91,14 @@ impl<P: Pool> fmt::Debug for PostgresStore<P> {
 }
 
 impl<P: Pool> PostgresStore<P> {
-    /// Makes a store on the table `idempotency` of the database that the pool leads to. Nothing is
+    /// Creates a store on the table `idempotency` of the database that the pool leads to. Nothing is
     /// sent.
     pub fn new(pool: P) -> Self {
         Self::on(pool, TableName::default())
     }
 
-    /// Makes a store on another table, perhaps with a schema: `app.idempotency`.
+    /// Creates a store on another table, perhaps with a schema: `app.idempotency`. Set it before a
+    /// service goes live: records in another table aren't found.
     ///
     /// # Errors
     ///

@@ -73,7 +73,8 @@ impl<P: Pool> Transaction<P> {
     /// unless the handler has set a savepoint. [`Problem::Rows`] when the number isn't the one that the
     /// statement [must](Sql::affects) change: return it from the handler, which rolls back.
     pub async fn apply(&mut self, sql: &Sql) -> Result<u64, PostgresError> {
-        let rows = sql.execute(&mut *self.lent, &self.tables).await?;
+        let rows = sql.execute(&mut *self.lent, &self.tables).await;
+        let rows = rows.map_err(PostgresError::of_statement)?;
         match sql.affects {
             Some(expected) if expected != rows => Err(Problem::Rows { expected, rows }.into()),
             _ => Ok(rows),
@@ -86,7 +87,8 @@ impl<P: Pool> Transaction<P> {
         statement: &str,
         values: &[Value],
     ) -> Result<Vec<Vec<Cell>>, PostgresError> {
-        self.lent.query(statement, values).await
+        let rows = self.lent.query(statement, values).await;
+        rows.map_err(PostgresError::of_statement)
     }
 }
 

@@ -164,25 +164,20 @@ impl<P: Pool> PostgresStore<P> {
     /// `SELECT`, `INSERT`, `UPDATE` and `DELETE` alone. [`schema::statements`](crate::schema::statements)
     /// gives the same statements to a tool for migrations.
     ///
-    /// If the tables are there, it only looks at them, which a role that may not create any can do, too.
+    /// If the tables and their version are there, it only looks at them, which a role that may not create any can do, too.
     /// Calls at the same time create them one after the other.
     ///
     /// # Errors
     ///
     /// When the pool gives no connection, the server refuses a statement or doesn't answer in time, or the
-    /// tables are those of a later release ([`Problem::OtherSchema`]).
+    /// tables are those of another release ([`Problem::OtherSchema`]).
     pub async fn create_tables(&self) -> Result<(), PostgresError> {
         let soon = || Instant::now() + self.timeout;
-        let looked = self.ready(soon()).await;
-        let make = match looked.map_err(|error| error.problem()) {
-            Ok(_) => return Ok(()),
-            Err(Problem::NoTable) => true,
-            Err(Problem::OtherSchema { found, known }) => found < known,
-            Err(_) => false,
-        };
-        if make {
-            self.in_time(self.make()).await?;
+        match self.ready(soon()).await {
+            Err(error) if error.problem() == Problem::NoTable => {}
+            looked => return looked.map(drop),
         }
+        self.in_time(self.make()).await?;
         self.ready(soon()).await.map(drop)
     }
 
@@ -199,10 +194,16 @@ impl<P: Pool> PostgresStore<P> {
         let there = "SELECT to_regclass('{table}') IS NOT NULL AND to_regclass('{table}_outcomes') IS NOT NULL \
              AND to_regclass('{table}_schema') IS NOT NULL";
         let rows = session.query(&self.inner.table.fill(there), &[]).await?;
-        // Another process made them meanwhile, or they are those of an earlier release.
-        if first(&rows) != Some(&Cell::Bool(true)) {
-            session.batch(&schema::of(&self.inner.table)).await?;
-        }
+        let statements = if first(&rows) == Some(&Cell::Bool(true)) {
+            // Another process made them meanwhile, or they have lost their version.
+            self.inner.table.fill(&format!(
+                "INSERT INTO {{table}}_schema (version) SELECT {VERSION} \
+                 WHERE NOT EXISTS (SELECT FROM {{table}}_schema)"
+            ))
+        } else {
+            schema::of(&self.inner.table)
+        };
+        session.batch(&statements).await?;
         session.batch("COMMIT").await?;
         connection.reuse();
         Ok(())

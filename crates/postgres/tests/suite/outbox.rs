@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use deadpool_postgres::{ClientWrapper, Hook, HookError, Manager, Metrics, Pool};
 use lambda_idempotency::{EpochMillis, Key};
 use lambda_idempotency_postgres::outbox::{Event, Outbox, StoredEvent};
-use lambda_idempotency_postgres::{PostgresError, PostgresStore, TransactionError};
+use lambda_idempotency_postgres::{PostgresError, PostgresStore, Problem, TransactionError};
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio_postgres::NoTls;
@@ -237,16 +237,14 @@ async fn aggregates_that_always_fail_starve_no_other() {
 }
 
 #[tokio::test]
-async fn a_publication_may_outlast_the_servers_patience_and_its_own_connection() {
+async fn a_publication_may_outlast_its_own_connection() {
     let (store, keys) = store_of(&url(), 4).await;
     let (outbox, table) = outbox(&store).await;
-    emit(&store, &outbox, "1", &[("a", 1), ("b", 1), ("c", 1)], false).await;
+    emit(&store, &outbox, "1", &[("a", 1), ("b", 1)], false).await;
     let application = name("relay");
-    let parameters = format!(
-        "application_name={application}&options=-c%20idle_in_transaction_session_timeout%3D50"
-    );
-    let impatient = pool_of(&url_with("postgres", "postgres", &parameters), 2);
-    let impatient = PostgresStore::with_table(impatient, &keys).unwrap();
+    let parameters = format!("application_name={application}");
+    let relaying = pool_of(&url_with("postgres", "postgres", &parameters), 2);
+    let relaying = PostgresStore::with_table(relaying, &keys).unwrap();
     let times = Mutex::new(BTreeMap::<String, u32>::new());
     let publish = async |event: &StoredEvent| {
         *times
@@ -254,18 +252,18 @@ async fn a_publication_may_outlast_the_servers_patience_and_its_own_connection()
             .unwrap()
             .entry(event.aggregate.clone())
             .or_default() += 1;
-        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
-        if event.aggregate == "b" {
-            sql(&format!(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{application}'"
-            ))
-            .await;
+        if event.aggregate == "a" {
+            // As the server does where its `idle_in_transaction_session_timeout` has passed.
+            let own = format!("pg_stat_activity WHERE application_name = '{application}'");
+            sql(&format!("SELECT pg_terminate_backend(pid) FROM {own}")).await;
+            let are_over = async || (count(&store, &own).await == 0).then_some(());
+            eventually("the server ends the sessions", are_over).await;
         }
         Ok::<_, Failed>(())
     };
-    let relayed = outbox.relay(&impatient, 10, publish).await.unwrap();
-    assert_eq!(relayed.published, 3);
-    let again = outbox.relay(&impatient, 10, publish).await.unwrap();
+    let relayed = outbox.relay(&relaying, 10, publish).await.unwrap();
+    assert_eq!(relayed.published, 2);
+    let again = outbox.relay(&relaying, 10, publish).await.unwrap();
     assert_eq!(again.published, 0);
     assert!(
         times
@@ -276,6 +274,19 @@ async fn a_publication_may_outlast_the_servers_patience_and_its_own_connection()
     );
     let pending = format!("{table} WHERE published_at IS NULL");
     assert_eq!(count(&store, &pending).await, 0);
+}
+
+#[tokio::test]
+async fn an_outbox_whose_table_is_missing_is_named() {
+    let (store, table) = (store().await, name("outbox"));
+    let outbox = Outbox::new(&table).unwrap();
+    let publish = async |_: &StoredEvent| Ok::<_, Failed>(());
+    let relayed = outbox.relay(&store, 1, publish).await;
+    let swept = outbox.sweep(&store, EpochMillis(0), 1).await;
+    for error in [relayed.unwrap_err(), swept.unwrap_err()] {
+        assert_eq!(error.problem(), Problem::Statement, "{error}");
+        assert!(error.to_string().contains(&table), "{error}");
+    }
 }
 
 #[tokio::test]

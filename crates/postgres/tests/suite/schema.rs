@@ -44,16 +44,23 @@ async fn first_starts_at_once_make_the_tables_once() {
 }
 
 #[tokio::test]
-async fn a_table_that_is_missing_is_made_again() {
-    for part in ["", "_outcomes", "_schema"] {
+async fn a_table_and_a_version_that_are_missing_are_made_again() {
+    for lost in [
+        "DROP TABLE keys",
+        "DROP TABLE keys_outcomes",
+        "DROP TABLE keys_schema",
+        "DELETE FROM keys_schema",
+    ] {
         let (_, keys) = store_of(&url(), 1).await;
-        sql(&format!("DROP TABLE {keys}{part}")).await;
+        sql(&lost.replace("keys", &keys)).await;
         let store = PostgresStore::with_table(pool_of(&url(), 1), &keys).unwrap();
         let missing = store.sweep(EpochMillis(0), 1).await.unwrap_err();
-        assert_eq!(missing.problem(), Problem::NoTable, "{part}");
+        assert_eq!(missing.problem(), Problem::NoTable, "{lost}");
         store.create_tables().await.unwrap();
-        assert!(!run(&store, "a").await.is_replayed(), "{part}");
-        count(&store, &format!("{keys}{part}")).await;
+        assert!(!run(&store, "a").await.is_replayed(), "{lost}");
+        for part in ["", "_outcomes", "_schema"] {
+            count(&store, &format!("{keys}{part}")).await;
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use lambda_idempotency::store::transaction::{Commit, Write};
 use lambda_idempotency::store::{MemoryStore, Store as Records};
 use lambda_idempotency::testing::conformance;
 use lambda_idempotency::{EpochMillis, EpochSeconds, Error, Idempotency, Key, Outcome, StoreError};
+use lambda_idempotency_postgres::guard::Guard;
 use lambda_idempotency_postgres::{Pool as Connections, PostgresStore, Problem, Sql, schema};
 use sqlx::postgres::PgPoolOptions;
 use tokio::time::Instant;
@@ -93,7 +94,7 @@ async fn each_request_of_a_group_has_the_stores_own_error() {
 async fn tables_of_another_release_are_left_alone() {
     for (version, words) in [
         (schema::VERSION + 1, "update lambda-idempotency-postgres"),
-        (schema::VERSION - 1, "create_tables` of this release"),
+        (schema::VERSION - 1, "and their version, to what"),
     ] {
         let (_, table) = store_of(&url(), 1).await;
         sql(&format!("UPDATE {table}_schema SET version = {version}")).await;
@@ -109,13 +110,14 @@ async fn tables_of_another_release_are_left_alone() {
 async fn a_missing_column_is_a_missing_table() {
     let (_, table) = store_of(&url(), 1).await;
     sql(&format!("ALTER TABLE {table} DROP COLUMN owner")).await;
-    for error in refused(&url(), &table, "create_tables").await {
+    let words = "if only a column is missing, add it by hand";
+    for error in refused(&url(), &table, words).await {
         assert_eq!(problem(&error), Problem::NoTable);
     }
 }
 
 #[tokio::test]
-async fn a_read_only_server_names_the_primary() {
+async fn a_read_only_server_names_the_primary_and_the_setting() {
     let (_, table) = store_of(&url(), 1).await;
     let read_only = url_with(
         "postgres",
@@ -124,7 +126,8 @@ async fn a_read_only_server_names_the_primary() {
     );
     // Another server may become the primary, so that it is tried again.
     let times = [MINUTE, Duration::from_secs(10)];
-    for error in refused_within(times, &read_only, &table, "connect to the primary").await {
+    let words = "the cluster's writer endpoint), or turn `default_transaction_read_only` off";
+    for error in refused_within(times, &read_only, &table, words).await {
         assert!(matches!(error, StoreError::Throttled(_)), "{error:?}");
         assert_eq!(problem(&error), Problem::ReadOnly);
     }
@@ -146,12 +149,18 @@ async fn a_wrong_password_and_a_missing_one_are_the_roles() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_refuses_a_setting_has_answered() {
+async fn a_proxy_that_refuses_a_setting_or_a_transaction_has_answered() {
     let (_bouncer, through) = bouncer(&url()).await;
     let through = format!("{through}?options=-c%20geqo%3Doff");
-    for error in refused(&through, "idempotency", "unsupported startup parameter").await {
-        assert!(matches!(error, StoreError::Rejected(_)), "{error:?}");
-        assert_eq!(problem(&error), Problem::Refused);
+    let (_other, statements) = bouncer_with(&url(), "pool_mode = statement").await;
+    for (through, words) in [
+        (through, "unsupported startup parameter"),
+        (statements, "statement pooling mode"),
+    ] {
+        for error in refused(&through, "idempotency", words).await {
+            assert!(matches!(error, StoreError::Rejected(_)), "{error:?}");
+            assert_eq!(problem(&error), Problem::Refused);
+        }
     }
 }
 
@@ -261,10 +270,26 @@ async fn a_role_without_privileges_says_which_it_needs() {
     let own = PostgresStore::with_table(pool_of(&as_role, 4), &keys).unwrap();
     conformance(&own).await.unwrap();
     // On a table of the application's own, the words are the statement's.
-    let write = Sql::new(format!("INSERT INTO {rows} VALUES (1)"));
-    let error = store_error(claimed(&engine(own), "b", write).await);
+    let (once, write) = (
+        engine(own),
+        Sql::new(format!("INSERT INTO {rows} VALUES (1)")),
+    );
+    let error = store_error(claimed(&once, "b", write.clone()).await);
     assert_eq!(problem(&error), Problem::Statement);
     says(&error, &rows);
+    for is_guard in [false, true] {
+        let open = transact(&once, Key::new("op", "c"), None, async |tx| {
+            let refused = if is_guard {
+                let guard = Guard::once(rows.as_str(), "a", "1").apply(tx).await;
+                guard.unwrap_err()
+            } else {
+                tx.apply(&write).await.unwrap_err()
+            };
+            assert_eq!(refused.problem(), Problem::Statement, "{refused}");
+            Err::<i64, _>(Failed::Own)
+        });
+        assert!(open.await.is_err());
+    }
     assert_eq!(count(&store, &rows).await, 0);
 }
 
