@@ -42,7 +42,7 @@ pub enum Problem {
     NotLetIn,
     /// The user lacks a permission (`NOPERM`).
     #[error(
-        "the user lacks a permission: allow it EVALSHA, EVAL, TYPE, EXISTS, HGET, HMGET, HGETALL, HEXISTS, HKEYS, HSET, HDEL, PEXPIREAT, GET and SET on the keys of the store, WAIT for `Durability::Replicas`, INFO and CONFIG for `verify`, and SELECT for a database in the address"
+        "the user lacks a permission: allow it EVALSHA, EVAL, TYPE, EXISTS, HGET, HMGET, HGETALL, HEXISTS, HKEYS, HSET, HDEL, PEXPIREAT, GET and SET on the keys of the store, WAIT for `Durability::Replicas`, INFO for `verify`, and SELECT for a database in the address"
     )]
     NoPermission,
     /// The server takes no writes (`READONLY`, `MASTERDOWN`): it is a replica, or was the primary until a moment ago.

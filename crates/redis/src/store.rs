@@ -67,7 +67,7 @@ pub enum Durability {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verified {
-    /// `maxmemory-policy`; `None` where the server doesn't tell, as ElastiCache: look at the parameter group then.
+    /// `maxmemory-policy`; `None` where the server doesn't tell.
     pub eviction: Option<String>,
     /// The number of replicas of the primary that was asked.
     pub replicas: u32,
@@ -146,13 +146,13 @@ impl<C: Connection> RedisStore<C> {
     /// answer within five seconds.
     pub async fn verify(&self) -> Result<Verified, RedisStoreError> {
         let mut asked = Pipeline::new();
-        asked.cmd("INFO").arg("replication");
-        asked.cmd("CONFIG").arg("GET").arg("maxmemory-policy");
+        asked.cmd("INFO");
         let key = self.key_of("verify");
         let sent = self.line.send(key.as_bytes(), asked, self.line.turn(None));
         let sent = timeout(PATIENCE, sent).await;
-        let mut answers = sent.map_err(|_| Problem::Unreachable)??.into_iter();
-        let info = String::from_redis_value(answered(answers.next())?).map_err(RedisError::from)?;
+        let answers = sent.map_err(|_| Problem::Unreachable)??;
+        let info = answered(answers.into_iter().next())?;
+        let info = String::from_redis_value(info).map_err(RedisError::from)?;
         let line = |name: &str| {
             let mut lines = info.lines();
             lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
@@ -160,11 +160,7 @@ impl<C: Connection> RedisStore<C> {
         if line("role") == Some("slave") {
             return Err(Problem::Replica.into());
         }
-        // A server that hides its configuration answers with an error.
-        let config = answered(answers.next()).ok();
-        let config = config.map(BTreeMap::<String, String>::from_redis_value);
-        let config = config.transpose().map_err(RedisError::from)?;
-        let eviction = config.and_then(|config| config.into_values().next());
+        let eviction = line("maxmemory_policy").map(str::to_owned);
         if let Some(policy) = eviction.clone().filter(|policy| policy != "noeviction") {
             return Err(Problem::Evicts { policy }.into());
         }

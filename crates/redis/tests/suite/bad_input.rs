@@ -111,6 +111,10 @@ async fn a_replica_and_a_server_that_evicts_are_refused() {
         (Some("noeviction"), 1)
     );
     primary.set("maxmemory-policy", "allkeys-lru").await;
+    // A service may hide its configuration.
+    primary
+        .ask::<String>(&["ACL", "SETUSER", "default", "-config"])
+        .await;
     // By the newer protocol, and by the older one.
     let older = RedisStore::new(primary.connection().await);
     for verified in [primary.store().await.verify().await, older.verify().await] {
@@ -122,19 +126,13 @@ async fn a_replica_and_a_server_that_evicts_are_refused() {
             "{error}"
         );
     }
-    // A service that hides its configuration.
-    primary.set("maxmemory-policy", "noeviction").await;
-    primary
-        .ask::<String>(&["ACL", "SETUSER", "default", "-config"])
-        .await;
-    assert_eq!(primary.store().await.verify().await.unwrap().eviction, None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_permission_is_named() {
     let server = Server::start(&[]).await;
     let rules = [
-        "ACL", "SETUSER", "app", "on", ">secret", "~*", "+info", "+config", "+ping", "+client",
+        "ACL", "SETUSER", "app", "on", ">secret", "~*", "+info", "+ping", "+client",
     ];
     server.ask::<String>(&rules).await;
     let address = format!("redis://app:secret@127.0.0.1:{}", server.port);

@@ -86,7 +86,10 @@ impl Cluster {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_is_found_when_its_slot_moves_to_another_node() {
     let cluster = Cluster::start().await;
-    let once = Idempotency::builder(cluster.store().await)
+    let store = cluster.store().await;
+    let verified = store.verify().await.unwrap();
+    assert_eq!(verified.eviction.as_deref(), Some("noeviction"));
+    let once = Idempotency::builder(store)
         .namespace("moves")
         .build()
         .unwrap();
