@@ -1,6 +1,7 @@
 //! Describes DynamoDB's failures, with advice to an operator.
 
 use std::error::Error as StdError;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -34,16 +35,27 @@ use crate::store::StoreError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DynamoDbError {
-    /// The table, or the account, is over its throughput: the source of `Throttled`.
-    #[error("raise the table's capacity, or use on-demand")]
-    Throughput,
+    /// A key, a table or the account is over its throughput: the source of `Throttled`.
+    #[error(
+        "{what} is over its throughput: look for hot keys, or raise the limit that DynamoDB names: {message}"
+    )]
+    Throughput {
+        /// In words: ``table `records` ``; of a transaction that was cancelled, the table of the record or of a write.
+        what: String,
+        /// The service's message.
+        message: String,
+    },
     /// The function may not do this: the source of `Denied`.
-    #[error("access denied to table `{table}`: allow the function {action} on it")]
+    #[error(
+        "access denied to table `{table}`: allow {action} on it, or what DynamoDB names: {message}"
+    )]
     AccessDenied {
         /// The table. Of a transaction, which may mean any of them, the tables: `a or b`.
         table: String,
-        /// The IAM action that is missing.
+        /// The IAM action that the request needs.
         action: &'static str,
+        /// The service's message: it may name another action, such as one on a key of KMS.
+        message: String,
     },
     /// There is no such table: the source of `Misconfigured`.
     #[error(
@@ -146,11 +158,17 @@ pub(super) fn classify<E: StdError + ProvideErrorMetadata + 'static>(
     match code {
         "ProvisionedThroughputExceededException"
         | "ThrottlingException"
-        | "RequestLimitExceeded" => throttled(),
+        | "RequestLimitExceeded" => throttled(format!("table `{table}`"), message),
         "RequestTimeout" | "RequestTimeoutException" => StoreError::Unavailable(words()),
         "TransactionConflictException" | "ReplicatedWriteConflictException" => StoreError::Conflict,
         "AccessDeniedException" => {
-            StoreError::Denied(DynamoDbError::AccessDenied { table, action }.into())
+            let message = message.to_owned();
+            let denied = DynamoDbError::AccessDenied {
+                table,
+                action,
+                message,
+            };
+            StoreError::Denied(denied.into())
         }
         "ResourceNotFoundException" => {
             StoreError::Misconfigured(DynamoDbError::TableNotFound { table }.into())
@@ -176,9 +194,10 @@ pub(super) fn classify<E: StdError + ProvideErrorMetadata + 'static>(
     }
 }
 
-/// The error for a table, or an account, over its throughput.
-pub(super) fn throttled() -> StoreError {
-    StoreError::Throttled(DynamoDbError::Throughput.into())
+/// The error for a key, a table or an account over its throughput, with the service's message.
+pub(super) fn throttled(what: String, message: &str) -> StoreError {
+    let message = message.to_owned();
+    StoreError::Throttled(DynamoDbError::Throughput { what, message }.into())
 }
 
 /// The codes of DynamoDB and of S3 for credentials that have expired, without `Exception`.
@@ -219,10 +238,11 @@ pub(super) fn says_too_large(message: &str) -> bool {
 }
 
 /// The error for a request that was sent and has no answer, with what to do about a server whose
-/// certificate isn't trusted, which the words of rustls alone tell.
+/// certificate isn't trusted, which the words of rustls alone tell: no later request would be sent, either.
 pub(super) fn unreached(mut text: String) -> StoreError {
-    if text.contains("UnknownIssuer") {
-        text.push_str(": set SSL_CERT_FILE to a file of the certificates to trust");
+    if text.contains("invalid peer certificate") {
+        text.push_str(": set SSL_CERT_FILE to a file of the certificates to trust, or correct the endpoint's name or certificate");
+        return StoreError::Denied(text.into());
     }
     StoreError::Unavailable(text.into())
 }
@@ -281,7 +301,7 @@ impl Denied {
             .is_some_and(|flag| flag.load(Ordering::Relaxed))
     }
 
-    pub(super) fn note(&self, action: Action, table: &str) {
+    pub(super) fn note(&self, action: Action, table: &str, reason: &dyn Display) {
         let first = self
             .flag(action)
             .is_some_and(|flag| !flag.swap(true, Ordering::Relaxed));
@@ -290,6 +310,7 @@ impl Denied {
                 event = "groups_denied",
                 table,
                 action = action.name(),
+                %reason,
                 "idempotency: requests go out one by one; allow the function this action to group them"
             );
         }
@@ -303,6 +324,7 @@ impl Denied {
 #[cfg(test)]
 mod tests {
     use aws_sdk_dynamodb::error::ErrorMetadata;
+    use aws_smithy_runtime_api::client::result::ConnectorError;
     use aws_smithy_types::body::SdkBody;
 
     use super::*;
@@ -330,6 +352,17 @@ mod tests {
         assert!(matches!(classified(&late), StoreError::Timeout));
         let unsent = SdkError::construction_failure("no region");
         assert!(matches!(classified(&unsent), StoreError::Rejected(_)));
+        for (words, is_denied) in [
+            ("invalid peer certificate: UnknownIssuer", true),
+            ("invalid peer certificate: certificate expired", true),
+            ("peer closed connection without close_notify", false),
+        ] {
+            let error = classified(&SdkError::dispatch_failure(ConnectorError::io(
+                words.into(),
+            )));
+            assert_eq!(matches!(error, StoreError::Denied(_)), is_denied, "{error}");
+            assert_ne!(error.is_unreachable(), is_denied, "{error}");
+        }
         for (status, transient) in [(400, false), (499, false), (500, true), (503, true)] {
             let error = refused("Unheard", "", status);
             let unavailable = matches!(error, StoreError::Unavailable(_));
@@ -341,11 +374,12 @@ mod tests {
             "ThrottlingException",
             "RequestLimitExceeded",
         ] {
-            let error = refused(code, "", 400);
+            let error = refused(code, "the maximum is 7", 400);
             assert!(matches!(error, StoreError::Throttled(_)), "{code}");
             assert_eq!(
                 unlinked(&error),
-                "throttled: raise the table's capacity, or use on-demand"
+                "throttled: table `records` is over its throughput: look for hot keys, \
+                 or raise the limit that DynamoDB names: the maximum is 7"
             );
         }
         for code in ["RequestTimeout", "RequestTimeoutException"] {
@@ -359,15 +393,17 @@ mod tests {
             let error = refused(code, "", 400);
             assert!(matches!(error, StoreError::Conflict), "{code}");
         }
-        let StoreError::Denied(denied) = refused("AccessDeniedException", "", 400) else {
+        let StoreError::Denied(denied) = refused("AccessDeniedException", "a KMS key", 400) else {
             panic!("not denied")
         };
+        assert!(denied.to_string().ends_with("DynamoDB names: a KMS key"));
         let table = || "records".to_owned();
         assert_eq!(
             denied.downcast_ref(),
             Some(&DynamoDbError::AccessDenied {
                 table: table(),
-                action: "dynamodb:PutItem"
+                action: "dynamodb:PutItem",
+                message: "a KMS key".to_owned()
             })
         );
         let StoreError::Misconfigured(missing) = refused("ResourceNotFoundException", "", 400)
@@ -434,8 +470,8 @@ mod tests {
     fn a_denial_is_remembered_for_its_own_action_and_by_all_clones() {
         let denied = Denied::default();
         let clone = denied.clone();
-        denied.note(Action::Update, "records");
-        denied.note(Action::Update, "records");
+        denied.note(Action::Update, "records", &"no");
+        denied.note(Action::Update, "records", &"no");
         assert!(clone.has(Action::Update));
         assert!(!clone.has(Action::Insert) && !clone.has(Action::Get));
     }

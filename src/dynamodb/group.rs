@@ -20,7 +20,7 @@ use super::client;
 use super::layout::Item;
 use super::statement::{Statement, Statements, Verb};
 use super::store::DynamoDbStore;
-use crate::dynamodb::error::{Action, Met, classify, throttled};
+use crate::dynamodb::error::{Action, DynamoDbError, Met, classify, throttled};
 use crate::protocol::key::RecordId;
 use crate::protocol::record::{Found, RecordWrite};
 use crate::store::{Answer, Store, StoreError};
@@ -175,12 +175,14 @@ async fn send(
         Ok(output) => output,
         Err(error) => {
             let failed = || match classify(&store.table, &store.layout, action.name(), &error) {
-                // A single request would meet the same.
-                error @ (StoreError::Throttled(_) | StoreError::Unavailable(_)) => error,
-                StoreError::Denied(_) => {
-                    store.denied.note(action, &store.table);
+                StoreError::Denied(reason) if reason.is::<DynamoDbError>() => {
+                    store.denied.note(action, &store.table, &reason);
                     StoreError::NotSent
                 }
+                // A single request would meet the same.
+                error @ (StoreError::Throttled(_)
+                | StoreError::Unavailable(_)
+                | StoreError::Denied(_)) => error,
                 _ => StoreError::NotSent,
             };
             return all(&|| failed().uncertain_if(is_silent));
@@ -201,6 +203,7 @@ fn read(store: &DynamoDbStore, action: Action, response: &BatchStatementResponse
     let Some(error) = response.error() else {
         return Ok(Ok(Answer::Applied(None)));
     };
+    let message = error.message().unwrap_or_default();
     Ok(Err(match error.code() {
         Some(Code::DuplicateItem) => return Err(StoreError::NotSent),
         Some(Code::ConditionalCheckFailed) => {
@@ -212,10 +215,10 @@ fn read(store: &DynamoDbStore, action: Action, response: &BatchStatementResponse
             Code::ThrottlingError
             | Code::ProvisionedThroughputExceeded
             | Code::RequestLimitExceeded,
-        ) => throttled(),
+        ) => throttled(format!("table `{}`", store.table), message),
         Some(Code::TransactionConflict) => StoreError::Conflict,
         Some(Code::AccessDenied) => {
-            store.denied.note(action, &store.table);
+            store.denied.note(action, &store.table, &message);
             StoreError::NotSent
         }
         // By itself its answer says more.
@@ -251,7 +254,8 @@ async fn load_group(
     };
     let answer = |id: &RecordId| {
         if unread.contains(id.as_str()) {
-            Err(throttled())
+            let message = "none (a read of several left the key out)";
+            Err(throttled(format!("table `{}`", store.table), message))
         } else {
             Ok(found.remove(id.as_str()))
         }
@@ -293,8 +297,8 @@ async fn read_group(
         );
         let output = match store.call(Action::Get.name(), deadline, request).await {
             Ok(Ok(output)) => output,
-            Err(StoreError::Denied(_)) => {
-                store.denied.note(Action::Get, &store.table);
+            Err(StoreError::Denied(reason)) if reason.is::<DynamoDbError>() => {
+                store.denied.note(Action::Get, &store.table, &reason);
                 return None;
             }
             _ => return None,

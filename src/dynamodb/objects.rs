@@ -90,8 +90,11 @@ impl OutcomeBucket {
                 StoreError::Unavailable(in_words(error).into())
             }
             (Some("AccessDenied"), _) => StoreError::Denied(
-                format!("access denied to bucket `{bucket}`: allow the function {action} on it")
-                    .into(),
+                format!(
+                    "access denied to bucket `{bucket}`: allow the function {action} on it, or what S3 names: {}",
+                    error.message().unwrap_or_default()
+                )
+                .into(),
             ),
             (Some("NoSuchBucket"), _) => StoreError::Misconfigured(
                 format!("bucket `{bucket}` does not exist: create it, or correct its name").into(),
@@ -137,10 +140,10 @@ mod tests {
     }
 
     fn refused(code: &str, status: u16) -> StoreError {
-        let metadata = ErrorMetadata::builder().code(code).build();
+        let metadata = ErrorMetadata::builder().code(code).message("kms:Decrypt");
         let reply = HttpResponse::new(status.try_into().unwrap(), SdkBody::empty());
         failure(&SdkError::service_error(
-            PutObjectError::generic(metadata),
+            PutObjectError::generic(metadata.build()),
             reply,
         ))
     }
@@ -173,7 +176,10 @@ mod tests {
         let invalid = refused("InvalidRequest", 499);
         assert!(matches!(invalid, StoreError::Rejected(_)), "{invalid}");
         for (error, says) in [
-            (denied, "allow the function s3:PutObject"),
+            (
+                denied,
+                "allow the function s3:PutObject on it, or what S3 names: kms:Decrypt",
+            ),
             (missing, "does not exist"),
             (invalid, "refused s3:PutObject: InvalidRequest"),
         ] {

@@ -51,6 +51,9 @@ pub const PENDING_INDEX: &str = "pending";
 /// be marked.
 const MARKS: usize = 256;
 
+/// The most bytes that DynamoDB takes in a partition key.
+const MOST_BYTES_OF_AN_AGGREGATE: usize = 2_048;
+
 /// An outbox adds events to its table, in which they wait for a relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outbox {
@@ -126,8 +129,9 @@ impl Outbox {
     ///
     /// # Errors
     ///
-    /// When the data can't be serialised, the event is larger than 400 KB less 256 bytes (which a
-    /// relay needs to mark it), or the transaction refuses another write.
+    /// When the type or the aggregate is empty, the aggregate has more than 2,048 bytes, the data can't
+    /// be serialised, the event is larger than 400 KB less 256 bytes (which a relay needs to mark it),
+    /// or the transaction refuses another write.
     pub fn emit<T: Serialize + ?Sized>(
         &self,
         claim: &Claim,
@@ -139,6 +143,10 @@ impl Outbox {
             aggregate,
             name,
         } = event;
+        if kind.is_empty() || !(1..=MOST_BYTES_OF_AN_AGGREGATE).contains(&aggregate.len()) {
+            let missing = "an event needs a type, and an aggregate of 1 to 2,048 bytes";
+            return Err(WriteError::Incomplete(missing.to_owned()).into());
+        }
         let value = string(&aggregate);
         let is_before = |write: &Write| {
             let target = action(write).ok().and_then(Target::of);
@@ -222,6 +230,7 @@ impl fmt::Debug for StoredEvent {
     }
 }
 
+#[doc(hidden)]
 impl StoredEvent {
     /// Decodes an item of the table.
     ///

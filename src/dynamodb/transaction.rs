@@ -215,7 +215,7 @@ async fn shown(
             Committed::Fenced(store.met(found, &record.completion.id, deadline).await)
         }
         (Committed::Refused(refusal), _) if refusal.item().is_none() => {
-            let write = commit.writes.get(refusal.index());
+            let write = commit.writes.get(refusal.index);
             let action = write.and_then(|write| action(write).ok());
             // The key of a `Put` isn't known: its table's schema isn't.
             let target = action
@@ -238,7 +238,7 @@ async fn shown(
                 .and_then(|output| output.item);
             let Met(met) = Met::of(item.as_ref());
             let met = met.map(|item| Box::new(item) as Box<dyn Any + Send + Sync>);
-            Committed::Refused(Refusal::new(refusal.index(), met))
+            Committed::Refused(Refusal::new(refusal.index, met))
         }
         (judged, _) => judged,
     }
@@ -270,15 +270,15 @@ fn without_values(message: &str) -> String {
 }
 
 fn cancelled(what: &str, reason: &CancellationReason) -> StoreError {
+    let message = without_values(reason.message().unwrap_or_default());
     match code(reason) {
         "TransactionConflict" => StoreError::Conflict,
-        "ThrottlingError" | "ProvisionedThroughputExceeded" | "ThrottlingException" => throttled(),
-        code => {
-            let message = without_values(reason.message().unwrap_or_default());
-            StoreError::Rejected(
-                format!("{what} cancelled the transaction: {code}: {message}").into(),
-            )
+        "ThrottlingError" | "ProvisionedThroughputExceeded" | "ThrottlingException" => {
+            throttled(format!("the table of {what}"), &message)
         }
+        code => StoreError::Rejected(
+            format!("{what} cancelled the transaction: {code}: {message}").into(),
+        ),
     }
 }
 

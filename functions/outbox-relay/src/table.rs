@@ -215,7 +215,6 @@ impl Table {
     /// Takes what can't be published out of the index, until an operator puts it back. It doesn't expire. Returns whether it was
     /// pending: also where the answer to an earlier send was lost.
     pub(crate) async fn park(&self, parked: &EventKey) -> Result<bool, TableError> {
-        // In milliseconds: no other call has the same.
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = N(now.unwrap_or_default().as_millis().to_string());
         let request = self

@@ -16,7 +16,10 @@ use crate::protocol::record::{Completion, Owner, Status, StoredOutcome};
 use crate::store::transaction::{Write, WriteError};
 
 fn reasons(codes: &[&str]) -> Vec<CancellationReason> {
-    let reason = |code: &&str| CancellationReason::builder().code(*code).build();
+    let reason = |code: &&str| {
+        let reason = CancellationReason::builder().code(*code);
+        reason.message("the service's words").build()
+    };
     codes.iter().map(reason).collect()
 }
 
@@ -41,7 +44,7 @@ fn the_record_speaks_first() {
     ));
     assert!(matches!(
         judge(&["None", conflict, failed]),
-        Ok(Committed::Refused(refusal)) if refusal.index() == 1
+        Ok(Committed::Refused(refusal)) if refusal.index == 1
     ));
     assert!(matches!(
         judge(&["None", conflict]),
@@ -53,10 +56,11 @@ fn the_record_speaks_first() {
         Err(StoreError::Conflict)
     ));
     assert!(matches!(judge(&[]), Err(StoreError::Conflict)));
-    assert!(matches!(
-        judge(&["None", "ThrottlingError"]),
-        Err(StoreError::Throttled(_))
-    ));
+    let throttled = judge(&["None", "None", "ThrottlingError"]).unwrap_err();
+    assert!(matches!(throttled, StoreError::Throttled(_)));
+    let said = throttled.to_string();
+    assert!(said.contains("the table of write 1 is over"), "{said}");
+    assert!(said.contains("names: the service's words"), "{said}");
     assert!(matches!(
         judge(&["None", "ValidationError"]),
         Err(StoreError::Rejected(_))
@@ -66,7 +70,7 @@ fn the_record_speaks_first() {
 #[test]
 fn without_a_record_the_first_reason_is_the_first_writes() {
     let judged = judge(&store(), false, &reasons(&["ConditionalCheckFailed"]));
-    assert!(matches!(judged, Ok(Committed::Refused(refusal)) if refusal.index() == 0));
+    assert!(matches!(judged, Ok(Committed::Refused(refusal)) if refusal.index == 0));
 }
 
 #[test]
