@@ -1,6 +1,7 @@
 //! The key of a logical request.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use http::HeaderValue;
 use uuid::Uuid;
@@ -21,8 +22,12 @@ const MOST_CHARS: usize = 255;
 /// request.extensions_mut().insert(IdempotencyKey::new("order-17")?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct IdempotencyKey(HeaderValue);
+#[derive(Clone, Eq)]
+pub struct IdempotencyKey {
+    header: HeaderValue,
+    /// It comes from a request's header, and is sent as it was there.
+    is_of_header: bool,
+}
 
 /// A text can't be a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,6 +35,19 @@ pub struct IdempotencyKey(HeaderValue);
     "a key has 1 to {MOST_CHARS} characters: letters, digits, and - _ . ~ : / + = @. Derive one from the identity of the request"
 )]
 pub struct InvalidKey;
+
+/// Compares the texts, wherever they come from.
+impl PartialEq for IdempotencyKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.header == other.header
+    }
+}
+
+impl Hash for IdempotencyKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.header.hash(state);
+    }
+}
 
 impl IdempotencyKey {
     /// Creates a key of letters, digits, and `-` `_` `.` `~` `:` `/` `+` `=` `@`, which every server reads
@@ -45,7 +63,7 @@ impl IdempotencyKey {
             return Err(InvalidKey);
         }
         HeaderValue::from_str(text)
-            .map(Self)
+            .map(Self::made)
             .map_err(|_| InvalidKey)
     }
 
@@ -53,23 +71,37 @@ impl IdempotencyKey {
     pub fn random() -> Self {
         let text = Uuid::now_v7().to_string();
         // Hexadecimal digits and hyphens are a header's value.
-        Self(HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("")))
+        Self::made(HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("")))
+    }
+
+    fn made(header: HeaderValue) -> Self {
+        Self {
+            header,
+            is_of_header: false,
+        }
     }
 
     /// Takes the key that a request has already, whatever its form.
     pub(crate) fn of_header(value: &HeaderValue) -> Self {
-        Self(value.clone())
+        Self {
+            header: value.clone(),
+            is_of_header: true,
+        }
+    }
+
+    pub(crate) fn is_of_header(&self) -> bool {
+        self.is_of_header
     }
 
     /// Returns the header's value.
     pub fn as_header(&self) -> &HeaderValue {
-        &self.0
+        &self.header
     }
 }
 
 impl fmt::Debug for IdempotencyKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("IdempotencyKey").field(&self.0).finish()
+        f.debug_tuple("IdempotencyKey").field(&self.header).finish()
     }
 }
 

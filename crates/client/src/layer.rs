@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use http::{Request, Response};
 use tokio::time::{sleep, timeout};
-use tower::{Layer, Service, ServiceExt};
+use tower::{BoxError, Layer, Service, ServiceExt};
 
 use crate::policy::{Attempts, Policy, RequestError};
 
@@ -74,12 +74,12 @@ impl<S, B, R> Service<Request<B>> for KeyService<S>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
     S::Future: Send,
-    S::Error: Send,
+    S::Error: Into<BoxError> + Send,
     B: Clone + Send + 'static,
     R: Send,
 {
     type Response = Response<R>;
-    type Error = RequestError<S::Error>;
+    type Error = RequestError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
     /// Is always ready: each attempt waits for its own clone of the client.
@@ -111,7 +111,7 @@ where
                         response.extensions_mut().insert(delivery);
                         Ok(response)
                     }
-                    Ok(Err(error)) => Err(attempts.unanswered(Some(error))),
+                    Ok(Err(error)) => Err(attempts.unanswered(Some(error.into()))),
                     Err(_) => Err(attempts.unanswered(None)),
                 };
             }

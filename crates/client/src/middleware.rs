@@ -14,8 +14,7 @@ use crate::policy::{Attempts, Policy};
 ///
 /// A request whose body is a stream can't be sent twice: it gets a key, and one attempt. The answer has a
 /// [`Delivery`](crate::Delivery) in its extensions. A request whose last attempt got no answer is a
-/// [`RequestError`](crate::RequestError) of `reqwest_middleware::Error`, within
-/// `reqwest_middleware::Error::Middleware`.
+/// [`RequestError`](crate::RequestError) within `reqwest_middleware::Error::Middleware`.
 ///
 /// ```
 /// use lambda_idempotency_client::{IdempotencyKey, KeyMiddleware, Policy};
@@ -74,8 +73,8 @@ impl Middleware for KeyMiddleware {
                     response.extensions_mut().insert(delivery);
                     Ok(response)
                 }
-                Ok(Err(error)) => Err(Error::middleware(attempts.unanswered(Some(error)))),
-                Err(_) => Err(Error::middleware(attempts.unanswered::<Error>(None))),
+                Ok(Err(error)) => Err(Error::middleware(attempts.unanswered(Some(error.into())))),
+                Err(_) => Err(Error::middleware(attempts.unanswered(None))),
             };
         }
     }

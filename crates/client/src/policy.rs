@@ -2,9 +2,10 @@
 
 use std::time::{Duration, SystemTime};
 
-use http::header::{AsHeaderName, DATE, RETRY_AFTER};
+use http::header::{DATE, RETRY_AFTER};
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use tokio::time::Instant;
+use tower::BoxError;
 
 use crate::key::{IdempotencyKey, Unkeyed};
 
@@ -15,7 +16,7 @@ pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempote
 /// and others.
 const REPLAYED: [&str; 2] = ["idempotent-replayed", "idempotency-replayed"];
 
-/// The header by which `lambda-idempotency` says that no record protects a request.
+/// The header by which `lambda-idempotency` says that no record protects a request, or that no retry helps.
 const STATUS: HeaderName = HeaderName::from_static("idempotency-status");
 
 /// The longest pause where the server names no longer one.
@@ -30,11 +31,12 @@ const LONGEST: Duration = Duration::from_hours(24);
 /// |---|---|
 /// | none: the connection failed, or the attempt took too long | yes |
 /// | 408, 425, 429, 500, 502, 503, 504 | yes |
-/// | 500, 502, 503, 504 with `Idempotency-Status: unprotected` and without `Retry-After`: nothing keeps it from being done twice | no |
+/// | 500, 502, 503, 504 without `Retry-After`, with `Idempotency-Status: unprotected` (nothing keeps it from being done twice) or `final` (no retry helps) | no |
+/// | 400 with `Retry-After`: the request broke off | yes |
 /// | 409 with `Retry-After`: an attempt with this key is under way | yes |
 /// | 409 without it: an operator must look, or the request conflicts with another | no |
 /// | 422: the key was used with another payload | no |
-/// | any other | no |
+/// | any other, and any that is a replay: each retry gets it | no |
 ///
 /// Only a request that has a key is sent again, or one that changes nothing (GET, HEAD, OPTIONS, TRACE).
 /// The pauses grow from [`backoff`](Self::backoff) up to 10 seconds, each with a random part, so that
@@ -88,7 +90,8 @@ impl Policy {
         self
     }
 
-    /// Sends the key in double quotes, as the IETF's draft has it, for servers that insist.
+    /// Sends the key in double quotes, as the IETF's draft has it, for servers that insist. A key from
+    /// the request's header is sent as it was there.
     pub fn quoted(mut self) -> Self {
         self.is_quoted = true;
         self
@@ -104,8 +107,7 @@ impl Policy {
     }
 
     fn header(&self, key: &IdempotencyKey) -> HeaderValue {
-        // A key that the caller wrote into the header itself may have quotes.
-        if !self.is_quoted || key.as_header().as_bytes().starts_with(b"\"") {
+        if !self.is_quoted || key.is_of_header() {
             return key.as_header().clone();
         }
         let quoted = [b"\"", key.as_header().as_bytes(), b"\""].concat();
@@ -181,14 +183,14 @@ impl Attempts {
         }
         let after = answer.and_then(|(_, headers)| retry_after(headers, SystemTime::now()));
         let status = answer.and_then(|(_, headers)| headers.get(STATUS));
-        let is_unprotected = status.is_some_and(|status| status == "unprotected");
+        let is_last = status.is_some_and(|status| status == "unprotected" || status == "final");
         let may_repeat = match answer.map(|(status, _)| status.as_u16()) {
             None | Some(408 | 425 | 429) => true,
-            Some(500 | 502 | 503 | 504) => after.is_some() || !is_unprotected,
-            Some(409) => after.is_some(),
+            Some(500 | 502 | 503 | 504) => after.is_some() || !is_last,
+            Some(400 | 409) => after.is_some(),
             Some(_) => false,
         };
-        if !may_repeat {
+        if !may_repeat || answer.is_some_and(|(_, headers)| is_replayed(headers)) {
             return None;
         }
         let pause = self.policy.pause(self.made, after, fastrand::f64());
@@ -197,16 +199,15 @@ impl Attempts {
     }
 
     pub(crate) fn delivery(&self, headers: &HeaderMap) -> Delivery {
-        let says = |name: &&str| is_true(headers, *name);
         Delivery {
             key: self.key.clone(),
             attempts: self.made,
-            is_replayed: REPLAYED.iter().any(says),
+            is_replayed: is_replayed(headers),
         }
     }
 
     /// Makes the error of a request whose last attempt got no answer.
-    pub(crate) fn unanswered<E>(self, cause: Option<E>) -> RequestError<E> {
+    pub(crate) fn unanswered(self, cause: Option<BoxError>) -> RequestError {
         RequestError {
             key: self.key,
             attempts: self.made,
@@ -215,9 +216,9 @@ impl Attempts {
     }
 }
 
-fn is_true(headers: &HeaderMap, name: impl AsHeaderName) -> bool {
-    let value = headers.get(name);
-    value.is_some_and(|value| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"true"))
+fn is_replayed(headers: &HeaderMap) -> bool {
+    let mut values = REPLAYED.iter().filter_map(|name| headers.get(*name));
+    values.any(|value| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"true"))
 }
 
 /// Reads `Retry-After`: seconds, or a date by the server's clock, which the answer's `Date` shows; `now`
@@ -240,13 +241,13 @@ fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
 /// Where it was sent, it may have had its effect. Send it again with the same [key](Self::key): in a new
 /// call, put it into the request's extensions.
 #[derive(Debug)]
-pub struct RequestError<E> {
+pub struct RequestError {
     key: Option<IdempotencyKey>,
     attempts: u32,
-    cause: Option<E>,
+    cause: Option<BoxError>,
 }
 
-impl<E> RequestError<E> {
+impl RequestError {
     /// Returns the key that the request had.
     pub fn key(&self) -> Option<&IdempotencyKey> {
         self.key.as_ref()
@@ -258,12 +259,12 @@ impl<E> RequestError<E> {
     }
 
     /// Returns the error of the last attempt; `None` where that took too long.
-    pub fn into_cause(self) -> Option<E> {
+    pub fn into_cause(self) -> Option<BoxError> {
         self.cause
     }
 }
 
-impl<E: std::fmt::Display> std::fmt::Display for RequestError<E> {
+impl std::fmt::Display for RequestError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "attempt {}, the last, got no answer: ", self.attempts)?;
         match &self.cause {
@@ -277,9 +278,9 @@ impl<E: std::fmt::Display> std::fmt::Display for RequestError<E> {
     }
 }
 
-impl<E: std::error::Error + 'static> std::error::Error for RequestError<E> {
+impl std::error::Error for RequestError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.cause.as_ref().and_then(std::error::Error::source)
+        self.cause.as_deref()?.source()
     }
 }
 

@@ -3,7 +3,10 @@ use std::time::UNIX_EPOCH;
 use http::StatusCode as Status;
 use http::header::HeaderValue;
 
+use tower::{Layer, ServiceExt, service_fn};
+
 use super::*;
+use crate::KeyLayer;
 
 fn attempts(method: &Method) -> Attempts {
     let mut attempts = Attempts::of(
@@ -33,11 +36,19 @@ async fn each_answer_is_told_apart() {
         for status in [408, 425, 429, 500, 502, 503, 504] {
             assert!(again(&method, status, &none), "{method} {status}");
         }
+        for name in REPLAYED {
+            let mut replayed = saying("1");
+            replayed.insert(name, HeaderValue::from_static("true"));
+            for status in [409, 429, 500, 503] {
+                assert!(!again(&method, status, &replayed), "{method} {status}");
+            }
+        }
         for status in [
             200, 201, 204, 301, 400, 401, 403, 404, 409, 410, 412, 422, 501, 505,
         ] {
             assert!(!again(&method, status, &none), "{method} {status}");
         }
+        assert!(again(&method, 400, &saying("1")));
         assert!(again(&method, 409, &saying("1")));
         assert!(!again(&method, 422, &saying("1")));
         assert!(attempts(&method).again(None).is_some());
@@ -141,7 +152,7 @@ async fn attempts_and_time_are_bounded() {
     assert!(attempts.again(None).is_some());
     assert_eq!(attempts.begin(), Duration::from_secs(2));
     assert_eq!(attempts.again(None), None, "the third was the last");
-    let failed = attempts.unanswered(Some("connection refused"));
+    let failed = attempts.unanswered(Some("connection refused".into()));
     assert_eq!(failed.attempts(), 3);
     let text = failed.to_string();
     let begin = "attempt 3, the last, got no answer: connection refused. ";
@@ -192,16 +203,18 @@ async fn an_empty_header_is_no_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_from_a_header_is_quoted_once_when_it_is_sent_again() {
+async fn a_key_from_a_header_is_sent_again_as_it_was() {
     let policy = Policy::default().quoted();
-    let mut headers = HeaderMap::new();
-    headers.insert(IDEMPOTENCY_KEY, HeaderValue::from_static("\"order-17\""));
-    let given = Attempts::of(&policy, &Method::POST, &mut headers, &Extensions::new());
-    let mut extensions = Extensions::new();
-    extensions.insert(given.key.unwrap());
-    let mut again = HeaderMap::new();
-    Attempts::of(&policy, &Method::POST, &mut again, &extensions);
-    assert_eq!(again, headers);
+    for key in ["\"order-17\"", "order-17"] {
+        let mut headers = HeaderMap::new();
+        headers.insert(IDEMPOTENCY_KEY, HeaderValue::from_static(key));
+        let given = Attempts::of(&policy, &Method::POST, &mut headers, &Extensions::new());
+        let mut extensions = Extensions::new();
+        extensions.insert(given.key.unwrap());
+        let mut again = HeaderMap::new();
+        Attempts::of(&policy, &Method::POST, &mut again, &extensions);
+        assert_eq!(again, headers);
+    }
 }
 
 #[test]
@@ -220,13 +233,15 @@ fn a_date_counts_from_the_answers_own_date_or_else_from_the_clock() {
 #[tokio::test(start_paused = true)]
 async fn what_nothing_keeps_from_being_done_twice_is_sent_once() {
     let mut headers = HeaderMap::new();
-    headers.insert(STATUS, HeaderValue::from_static("unprotected"));
     let again = |status, headers: &HeaderMap| {
         let answer = Some((status, headers));
         attempts(&Method::POST).again(answer).is_some()
     };
-    for status in [Status::INTERNAL_SERVER_ERROR, Status::SERVICE_UNAVAILABLE] {
-        assert!(!again(status, &headers), "{status}");
+    for said in ["final", "unprotected"] {
+        headers.insert(STATUS, HeaderValue::from_static(said));
+        for status in [Status::INTERNAL_SERVER_ERROR, Status::SERVICE_UNAVAILABLE] {
+            assert!(!again(status, &headers), "{said} {status}");
+        }
     }
     assert!(again(Status::TOO_MANY_REQUESTS, &headers));
     // Nothing was done.
@@ -235,4 +250,18 @@ async fn what_nothing_keeps_from_being_done_twice_is_sent_once() {
     headers.insert(STATUS, HeaderValue::from_static("unrecorded"));
     headers.remove(RETRY_AFTER);
     assert!(again(Status::SERVICE_UNAVAILABLE, &headers));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_in_a_box_is_a_cause_too() {
+    // As those of tower's `Timeout` and `LoadShed` are.
+    let broken = service_fn(async |_: http::Request<()>| {
+        Err::<http::Response<()>, BoxError>(std::fmt::Error.into())
+    });
+    let client = KeyLayer::default().layer(broken);
+    let sent = client.oneshot(http::Request::new(())).await;
+    let error: BoxError = sent.unwrap_err().into();
+    let error = error.downcast::<RequestError>().unwrap();
+    assert_eq!(error.attempts(), 5);
+    assert!(error.into_cause().unwrap().is::<std::fmt::Error>());
 }
