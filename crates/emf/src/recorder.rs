@@ -1,6 +1,6 @@
 //! The recorder keeps each metric until it is written, by its labels and its name.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -23,6 +23,8 @@ pub(crate) struct Registered(Mutex<State>);
 struct State {
     by_labels: BTreeMap<Vec<Label>, BTreeMap<String, Metric>>,
     units: HashMap<String, Unit>,
+    /// The names of which the log says why they are not written.
+    refused: HashSet<(String, &'static str)>,
 }
 
 enum Metric {
@@ -139,9 +141,9 @@ impl Registered {
         handle: fn(&Metric) -> Option<T>,
     ) -> Option<T> {
         if !document::takes(key) {
-            tracing::error!(
-                name = key.name(),
-                "CloudWatch takes no metric of this name with these labels; it is not written"
+            self.refuse(
+                key,
+                "CloudWatch takes no metric of this name with these labels; it is not written",
             );
             return None;
         }
@@ -153,12 +155,20 @@ impl Registered {
         let found = handle(metric);
         drop(state);
         if found.is_none() {
-            tracing::error!(
-                name = key.name(),
-                "a metric is recorded as two kinds; only the first is written"
+            self.refuse(
+                key,
+                "a metric is recorded as two kinds; only the first is written",
             );
         }
         found
+    }
+
+    /// Logs why a key is not written, once for its name: `counter!` registers its key each time.
+    fn refuse(&self, key: &Key, reason: &'static str) {
+        let told = (key.name().to_owned(), reason);
+        if self.state().refused.insert(told) {
+            tracing::error!(name = key.name(), "{reason}");
+        }
     }
 }
 

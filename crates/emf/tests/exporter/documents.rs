@@ -8,7 +8,7 @@ use lambda_idempotency::{Idempotency, Key};
 use metrics::{Unit, counter, describe_counter, gauge, histogram};
 use serde_json::{Value, json};
 
-use crate::support::Written;
+use crate::support::{Output, Written};
 
 fn directive(document: &Value) -> &Value {
     let directives = document["_aws"]["CloudWatchMetrics"].as_array().unwrap();
@@ -94,6 +94,24 @@ fn a_metric_that_would_lose_its_document_is_not_written() {
     let written = json!([{ "Name": longest }, { "Name": "orders" }]);
     assert_eq!(directive(&documents[0])["Metrics"], written);
     assert_eq!(documents[0]["shop"], "tea");
+}
+
+#[test]
+fn the_log_says_once_why_a_metric_is_not_written() {
+    let log = Output::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone());
+    tracing::subscriber::with_default(subscriber.finish(), || {
+        Written::new().of(|| {
+            for request in ["a", "b", "c"] {
+                counter!("_aws", "id" => request).increment(1);
+                counter!("orders").increment(1);
+                gauge!("orders").set(1.0);
+            }
+        })
+    });
+    let log = log.take();
+    assert_eq!(log.lines().count(), 2, "{log}");
 }
 
 #[test]
