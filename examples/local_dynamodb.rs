@@ -15,21 +15,20 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
 use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::operation::create_table::CreateTableError;
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType, Projection,
     ProjectionType, ScalarAttributeType,
 };
-use tokio::net::TcpListener;
+use lambda_idempotency::testing::TestDynamoDb;
 use tokio::process::Command;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
 const REGION: &str = "eu-central-1";
-/// Any will do: the server asks for a signature and doesn't check it.
-const ACCESS_KEY: (&str, &str) = ("local", "local");
+/// Any will do: the server asks for a signature and doesn't check it. DynamoDB Local has a set of tables for each key, if it isn't shared.
+const ACCESS_KEY: &str = "test";
 
 /// Each table: the variable that a function reads its name from, its name, its key.
 const TABLES: [(&str, &str, &[Attribute]); 8] = [
@@ -51,22 +50,22 @@ async fn main() -> Result<ExitCode, Failure> {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .init();
-    let endpoint = match env::var("DYNAMODB_LOCAL_ENDPOINT") {
-        Ok(endpoint) => endpoint,
-        Err(_) => serve_in_memory().await?,
+    let dynamodb = match env::var("DYNAMODB_LOCAL_ENDPOINT") {
+        Ok(endpoint) => TestDynamoDb::at(endpoint),
+        Err(_) => TestDynamoDb::start().await?,
     };
-    let client = client(&endpoint);
+    let client = dynamodb.client();
     for (_, table, key) in TABLES {
         create(&client, table, key).await?;
     }
 
     let mut environment = vec![
-        ("AWS_ENDPOINT_URL_DYNAMODB", endpoint.as_str()),
+        ("AWS_ENDPOINT_URL_DYNAMODB", dynamodb.endpoint()),
         ("AWS_REGION", REGION),
         // Some versions of the AWS CLI read this one instead.
         ("AWS_DEFAULT_REGION", REGION),
-        ("AWS_ACCESS_KEY_ID", ACCESS_KEY.0),
-        ("AWS_SECRET_ACCESS_KEY", ACCESS_KEY.1),
+        ("AWS_ACCESS_KEY_ID", ACCESS_KEY),
+        ("AWS_SECRET_ACCESS_KEY", ACCESS_KEY),
     ];
     environment.extend(TABLES.map(|(variable, table, _)| (variable, table)));
     for (name, value) in &environment {
@@ -95,26 +94,6 @@ async fn main() -> Result<ExitCode, Failure> {
 
 fn exit_code(code: i32) -> ExitCode {
     u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from)
-}
-
-/// Starts a DynamoDB API in this process; its endpoint.
-async fn serve_in_memory() -> Result<String, Failure> {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
-    let endpoint = format!("http://{}", listener.local_addr()?);
-    let database = dynoxide::Database::memory()?;
-    tokio::spawn(dynoxide::server::serve_on(listener, database));
-    Ok(endpoint)
-}
-
-fn client(endpoint: &str) -> Client {
-    let (id, secret) = ACCESS_KEY;
-    let config = aws_sdk_dynamodb::Config::builder()
-        .behavior_version(BehaviorVersion::v2026_01_12())
-        .endpoint_url(endpoint)
-        .region(Region::from_static(REGION))
-        .credentials_provider(Credentials::new(id, secret, None, None, "example"))
-        .build();
-    Client::from_conf(config)
 }
 
 /// Makes a table, with the index of its pending events if it is the outbox. One that exists stays as it is.

@@ -8,6 +8,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -283,7 +284,7 @@ impl Crash {
     ) -> Result<(), TestError> {
         let process = Process::default();
         let attempt = Box::pin(process.run(attempt));
-        match select(attempt, pin!(self.reached.notified())).await {
+        let ended = match select(attempt, pin!(self.reached.notified())).await {
             Either::Left((ended, _)) => Err(TestError::NotCrashed {
                 ended: format!("{ended:?}"),
             }),
@@ -292,7 +293,10 @@ impl Crash {
                 mem::forget(attempt);
                 Ok(())
             }
-        }
+        };
+        // This attempt may have reached the point once more, which the next one has not.
+        self.reached.notified().now_or_never();
+        ended
     }
 }
 

@@ -108,6 +108,7 @@ pub async fn conformance(store: &impl Store) -> Result<(), TestError> {
             commits::a_commit_without_a_claim_needs_a_fresh_key,
             commits::a_commit_over_a_record_needs_its_exact_version,
             commits::of_many_commits_at_once_one_applies,
+            commits::of_a_takeover_and_a_late_commit_at_once_one_applies,
             commits::a_commit_after_its_deadline_writes_nothing,
         }
     }

@@ -92,8 +92,8 @@ impl FaultyStore {
     }
 
     /// Lets the process die at the next such call, before it is sent. Before [`Call::Complete`] or
-    /// [`Call::Commit`] the handler has returned, and its outcome is not stored. [`Crash`] has an
-    /// example.
+    /// [`Call::Commit`] the handler has returned, and its outcome is not stored. One crash is planned
+    /// at a time: the last. [`Crash`] has an example.
     pub fn crash_before(&self, call: Call) -> Crash {
         self.crash(call, false)
     }

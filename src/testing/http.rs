@@ -2,19 +2,15 @@
 
 use std::fmt::Write;
 
-use aws_lambda_events::lambda_function_urls::LambdaFunctionUrlRequest;
-use lambda_http::aws_lambda_events::apigw::{ApiGatewayProxyRequest, ApiGatewayV2httpRequest};
+use lambda_http::aws_lambda_events::apigw::ApiGatewayV2httpRequest;
 use lambda_http::request::LambdaRequest;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::TestError;
 
-/// The domain of the function URL: an event of the same form with another domain is an HTTP API's.
-const URL_DOMAIN: &str = "y6u7i8o9p0.lambda-url.eu-central-1.on.aws";
-
-/// Makes an HTTP request as Lambda delivers it: the event of an API Gateway REST API or HTTP API,
-/// or of a function URL; or the request that `lambda_http` makes of it.
+/// Makes an HTTP request as Lambda delivers it: the event of an API Gateway HTTP API, or the request
+/// that `lambda_http` makes of it.
 ///
 /// ```
 /// use lambda_http::{Body, Request, Response};
@@ -70,7 +66,7 @@ impl TestRequest {
     }
 
     /// Sets the route that API Gateway matched, such as `/shops/{shop}/orders`. The path itself
-    /// unless set. A function URL has no routes.
+    /// unless set.
     pub fn route(mut self, template: impl Into<String>) -> Self {
         self.route = Some(template.into());
         self
@@ -100,9 +96,8 @@ impl TestRequest {
         self.header("idempotency-key", key)
     }
 
-    /// Adds a claim of the client's token, as the API's JWT authorizer (of a REST API, its Cognito
-    /// authorizer) has verified it: what [`scope::jwt_claim`](crate::http::scope::jwt_claim) reads. A
-    /// function URL has no such authorizer.
+    /// Adds a claim of the client's token, as the API's JWT authorizer has verified it: what
+    /// [`scope::jwt_claim`](crate::http::scope::jwt_claim) reads.
     ///
     /// ```
     /// use lambda_idempotency::http::scope;
@@ -134,40 +129,6 @@ impl TestRequest {
         Ok(self.header("content-type", "application/json").body(body))
     }
 
-    /// Makes the event of a REST API.
-    ///
-    /// # Errors
-    ///
-    /// When the request is none that API Gateway sends: its method or a header isn't valid.
-    pub fn rest_api(&self) -> Result<ApiGatewayProxyRequest, TestError> {
-        let route = self.route.as_ref().unwrap_or(&self.path);
-        let mut event = json!({
-            "resource": route,
-            "path": self.path,
-            "httpMethod": self.method,
-            "headers": single(&self.headers),
-            "multiValueHeaders": multi(&self.headers),
-            "queryStringParameters": single(&self.query),
-            "multiValueQueryStringParameters": multi(&self.query),
-            "pathParameters": self.parameters,
-            "requestContext": {
-                "accountId": "123456789012",
-                "apiId": "q1w2e3r4t5",
-                "httpMethod": self.method,
-                "identity": { "sourceIp": "203.0.113.9" },
-                "path": format!("/live{}", self.path),
-                "protocol": "HTTP/1.1",
-                "requestId": "3b6f5f0e-9f0c-4a57-8a51-6d4c2f1e0b9a",
-                "resourcePath": route,
-                "stage": "live"
-            },
-            "body": self.body,
-            "isBase64Encoded": false
-        });
-        self.authorize(&mut event, json!({ "claims": self.claims }));
-        Ok(serde_json::from_value(event)?)
-    }
-
     /// Makes the event of an HTTP API, in the payload format 2.0.
     ///
     /// # Errors
@@ -175,41 +136,10 @@ impl TestRequest {
     /// When the request is none that API Gateway sends: its method or a header isn't valid.
     pub fn http_api(&self) -> Result<ApiGatewayV2httpRequest, TestError> {
         let route = self.route.as_ref().unwrap_or(&self.path);
-        let mut event = self.version_2(&format!("{} {route}", self.method));
+        let route_key = format!("{} {route}", self.method);
         let jwt = json!({ "claims": self.claims, "scopes": null });
-        self.authorize(&mut event, json!({ "jwt": jwt }));
-        Ok(serde_json::from_value(event)?)
-    }
-
-    /// Makes the event of a function URL.
-    ///
-    /// # Errors
-    ///
-    /// When the request is none that a function URL sends: its method or a header isn't valid.
-    pub fn function_url(&self) -> Result<LambdaFunctionUrlRequest, TestError> {
-        let mut event = self.version_2("$default");
-        say(&mut event, "domainName", json!(URL_DOMAIN));
-        Ok(serde_json::from_value(event)?)
-    }
-
-    /// Makes the request that `lambda_http` makes of the event of an [HTTP API](Self::http_api).
-    ///
-    /// # Errors
-    ///
-    /// When the request is none that API Gateway sends: its method or a header isn't valid.
-    pub fn request(&self) -> Result<lambda_http::Request, TestError> {
-        Ok(LambdaRequest::ApiGatewayV2(self.http_api()?).into())
-    }
-
-    /// Puts what an authorizer has verified into an event.
-    fn authorize(&self, event: &mut Value, authorizer: Value) {
-        if !self.claims.is_empty() {
-            say(event, "authorizer", authorizer);
-        }
-    }
-
-    fn version_2(&self, route_key: &str) -> Value {
-        json!({
+        let authorizer = (!self.claims.is_empty()).then(|| json!({ "jwt": jwt }));
+        let event = json!({
             "version": "2.0",
             "routeKey": route_key,
             "rawPath": self.path,
@@ -218,6 +148,7 @@ impl TestRequest {
             "queryStringParameters": joined(&self.query),
             "pathParameters": self.parameters,
             "requestContext": {
+                "authorizer": authorizer,
                 "accountId": "123456789012",
                 "apiId": "y6u7i8o9p0",
                 "http": {
@@ -235,36 +166,18 @@ impl TestRequest {
             },
             "body": self.body,
             "isBase64Encoded": false
-        })
+        });
+        Ok(serde_json::from_value(event)?)
     }
-}
 
-/// Adds a member to what the source says about the request.
-fn say(event: &mut Value, name: &str, value: Value) {
-    let context = event.get_mut("requestContext");
-    if let Some(context) = context.and_then(Value::as_object_mut) {
-        context.insert(name.to_owned(), value);
+    /// Makes the request that `lambda_http` makes of the event of an [HTTP API](Self::http_api).
+    ///
+    /// # Errors
+    ///
+    /// When the request is none that API Gateway sends: its method or a header isn't valid.
+    pub fn request(&self) -> Result<lambda_http::Request, TestError> {
+        Ok(LambdaRequest::ApiGatewayV2(self.http_api()?).into())
     }
-}
-
-/// Gives the last value of each name, as a REST API does.
-fn single(pairs: &[(String, String)]) -> Map<String, Value> {
-    let pairs = pairs.iter();
-    pairs
-        .map(|(name, value)| (name.clone(), json!(value)))
-        .collect()
-}
-
-/// Gives all values of each name.
-fn multi(pairs: &[(String, String)]) -> Map<String, Value> {
-    let mut all = Map::new();
-    for (name, value) in pairs {
-        let values = all.entry(name.clone()).or_insert_with(|| json!([]));
-        if let Some(values) = values.as_array_mut() {
-            values.push(json!(value));
-        }
-    }
-    all
 }
 
 /// Gives the values of each name with commas between them, as an HTTP API does.

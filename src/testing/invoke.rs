@@ -78,7 +78,9 @@ impl TestInvocation {
         self
     }
 
-    /// Sets the time that the invocation has, from now by the system's clock.
+    /// Sets the time that the invocation has, from now by the system's clock. By a
+    /// [`ManualClock`](super::ManualClock) that was moved, set `event.context.deadline` instead, in
+    /// milliseconds since 1970.
     ///
     /// Outside Lambda a handler goes on after it: set
     /// [`at_deadline`](crate::Settings::at_deadline) to [`End`](crate::AtDeadline::End) to see what

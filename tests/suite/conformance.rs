@@ -87,6 +87,8 @@ enum Flaw {
     ShortensLeases,
     IgnoresDeadlines,
     ForgetsTheLastError,
+    ForgetsTheOlderError,
+    ForgetsTheStepsOfAnUnstarted,
     KeepsTheMark,
     TakesOlderNotes,
     LosesNotes,
@@ -97,6 +99,8 @@ enum Flaw {
     ReadsStale,
     CommitsWithoutFence,
     CommitsOverAnything,
+    CommitsWithoutTheSteps,
+    CommitsInTwoSteps,
     AmendsInTwoSteps,
     AmendsOverATakeover,
     IntervenesInTwoSteps,
@@ -173,16 +177,8 @@ impl<S: Store> Broken<S> {
 impl<S: Store> Store for Broken<S> {
     async fn write(&self, write: &RecordWrite, deadline: Instant) -> Result<Answer, StoreError> {
         let found = self.inner.load(write.id(), later()).await?;
-        let owner = || {
-            found
-                .as_ref()
-                .unwrap()
-                .content
-                .as_ref()
-                .unwrap()
-                .owner
-                .clone()
-        };
+        let content = || found.as_ref().and_then(|found| found.content.as_ref().ok());
+        let owner = || content().and_then(|record| record.owner.clone());
         let mut deadline = deadline;
         let mut write = write.clone();
         if found.is_some() {
@@ -201,6 +197,11 @@ impl<S: Store> Store for Broken<S> {
             (Flaw::ForgetsTheLastError, RecordWrite::TakeOver { mode, .. }) => {
                 *mode = Takeover::Fresh;
             }
+            (Flaw::ForgetsTheStepsOfAnUnstarted, RecordWrite::TakeOver { mode, .. })
+                if *mode == Takeover::Unstarted =>
+            {
+                *mode = Takeover::Fresh;
+            }
             (Flaw::KeepsTheMark, RecordWrite::TakeOver { mode, .. })
                 if *mode == Takeover::Unstarted =>
             {
@@ -211,6 +212,11 @@ impl<S: Store> Store for Broken<S> {
             }
             (Flaw::ReleasesWithoutFence, RecordWrite::Release(release)) if found.is_some() => {
                 release.owner = owner().unwrap();
+            }
+            (Flaw::ForgetsTheOlderError, RecordWrite::Release(release))
+                if content().is_some_and(|record| record.last_error.is_some()) =>
+            {
+                release.last_error.get_or_insert_default();
             }
             (Flaw::FencesInTwoSteps, RecordWrite::Release(release))
                 if found.is_some() && owner().as_ref() == Some(&release.owner) =>
@@ -283,6 +289,20 @@ impl<S: Store> Store for Broken<S> {
             }
             (Flaw::CommitsOverAnything, Some(RecordWrite::TakeOver { seen, .. }), Some(found)) => {
                 *seen = found.version;
+            }
+            (Flaw::CommitsWithoutTheSteps, Some(RecordWrite::TakeOver { mode, .. }), _)
+                if *mode == Takeover::Unstarted =>
+            {
+                *mode = Takeover::Fresh;
+            }
+            (Flaw::CommitsInTwoSteps, None, Some(found))
+                if found.version.owner.as_deref() == Some(record.completion.owner.as_str()) =>
+            {
+                // A takeover at once is over by then.
+                for _ in 0..20 {
+                    let now = self.record(&record.completion.id).await;
+                    record.completion.owner = now.owner.expect("an owner");
+                }
             }
             _ => {}
         }
@@ -357,6 +377,14 @@ async fn a_store_that_breaks_a_promise_is_found_out() {
             "a_release_and_a_takeover_keep_the_journal",
         ),
         (
+            Flaw::ForgetsTheOlderError,
+            "a_resumed_record_keeps_its_last_error",
+        ),
+        (
+            Flaw::ForgetsTheStepsOfAnUnstarted,
+            "a_release_and_a_takeover_keep_the_journal",
+        ),
+        (
             Flaw::KeepsTheMark,
             "an_unstarted_record_loses_its_last_error",
         ),
@@ -416,6 +444,14 @@ async fn a_store_that_breaks_a_promise_of_its_transactions_is_found_out() {
         (
             Flaw::CommitsOverAnything,
             "a_commit_over_a_record_needs_its_exact_version",
+        ),
+        (
+            Flaw::CommitsWithoutTheSteps,
+            "a_commit_over_a_record_needs_its_exact_version",
+        ),
+        (
+            Flaw::CommitsInTwoSteps,
+            "of_a_takeover_and_a_late_commit_at_once_one_applies",
         ),
     ] {
         let inner = Server::dynoxide().await.store().await;

@@ -181,6 +181,21 @@ pub(super) fn soon() -> Instant {
     Instant::now() + Duration::from_secs(20)
 }
 
+/// Makes the call until the store doesn't ask for it again.
+pub(super) async fn settled<T, Fut>(call: impl Fn() -> Fut) -> Result<T, String>
+where
+    Fut: Future<Output = Result<T, StoreError>>,
+{
+    loop {
+        match call().await {
+            Err(StoreError::Conflict | StoreError::Throttled(_)) => {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            answer => return ok(answer),
+        }
+    }
+}
+
 pub(super) fn ok<T>(result: Result<T, StoreError>) -> Result<T, String> {
     result.map_err(|error| format!("the store failed: {error}"))
 }

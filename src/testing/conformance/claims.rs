@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use crate::protocol::record::{NewClaim, Record, RecordWrite, Takeover, Version};
+use crate::protocol::record::{NewClaim, Record, RecordWrite, Release, Takeover, Version};
 use crate::store::Answer;
 use crate::testing::conformance::bench::{Bench, Check, not_sent, same};
 
@@ -121,12 +121,19 @@ pub(super) async fn a_resumed_record_keeps_its_last_error(bench: &Bench<'_>) -> 
         .write(take_over(&seen, &claim, Takeover::Resume))
         .await?;
     let expected = Record {
-        last_error: released.last_error,
+        last_error: released.last_error.clone(),
         ..Record::claimed(&claim)
     };
     bench.has(&first.id, expected).await?;
     let stands = bench.load(&first.id).await?.ok_or("the record is gone")?;
-    same("the answer", answer, Answer::Applied(Some(stands)))
+    same("the answer", answer, Answer::Applied(Some(stands)))?;
+    let without = Release {
+        last_error: None,
+        ..bench.release(&claim)?
+    };
+    bench.applies("a release without an error", without).await?;
+    let left = bench.record(&first.id).await?;
+    same("the last error", left.last_error, released.last_error)
 }
 
 pub(super) async fn an_unstarted_record_loses_its_last_error(bench: &Bench<'_>) -> Check {

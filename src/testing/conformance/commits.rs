@@ -3,9 +3,12 @@
 
 use std::time::Duration;
 
+use futures_util::future::{join, join_all};
 use tokio::time::Instant;
 
-use super::bench::{Bench, Check, not_sent, ok, owner, same, soon};
+use super::bench::{Bench, Check, not_sent, ok, owner, same, settled, soon};
+use super::fence::amendment;
+use crate::protocol::journal::Journal;
 use crate::protocol::record::{
     Completion, Final, Found, NewClaim, Record, RecordWrite, StoredOutcome, Takeover, Version,
 };
@@ -141,6 +144,7 @@ pub(super) async fn a_commit_over_a_record_needs_its_exact_version(bench: &Bench
         ("commit-replaced", Takeover::Fresh),
     ] {
         let claim = bench.claimed(name).await?;
+        bench.applies("a note", amendment(&claim)).await?;
         let stale = bench.load(&claim.id).await?;
         bench.write(bench.release(&claim)?).await?;
         let released = bench.record(&claim.id).await?;
@@ -170,6 +174,10 @@ pub(super) async fn a_commit_over_a_record_needs_its_exact_version(bench: &Bench
             .flatten();
         let expected = Record {
             last_error: kept,
+            journal: match mode {
+                Takeover::Fresh => Journal::default(),
+                _ => released.journal,
+            },
             ..finished(&next, &record.completion)
         };
         bench.has(&claim.id, expected).await?;
@@ -183,22 +191,49 @@ pub(super) async fn of_many_commits_at_once_one_applies(bench: &Bench<'_>) -> Ch
         let claim = bench.claim("commit-race")?;
         records.push(bench.final_with(&claim, &text.to_string()));
     }
-    let until_answered = async |record: &Final| {
-        loop {
-            match bench.commit(record, soon()).await {
-                Err(StoreError::Conflict | StoreError::Throttled(_)) => {
-                    tokio::time::sleep(Duration::from_millis(5)).await;
-                }
-                answer => return ok(answer),
-            }
-        }
-    };
-    let answers = records.iter().map(until_answered);
+    let answers = records
+        .iter()
+        .map(|record| settled(move || bench.commit(record, soon())));
     let mut applied = 0;
-    for answer in futures_util::future::join_all(answers).await {
+    for answer in join_all(answers).await {
         applied += usize::from(matches!(answer?, Committed::Applied));
     }
     same("the commits that applied", applied, 1)
+}
+
+/// A store that reads the owner and commits in a second request lets both apply.
+pub(super) async fn of_a_takeover_and_a_late_commit_at_once_one_applies(
+    bench: &Bench<'_>,
+) -> Check {
+    for number in 0..4 {
+        let first = bench.claimed(&format!("commit-at-once-{number}")).await?;
+        let seen = Version::of(&bench.record(&first.id).await?);
+        let late = bench.final_of(&first, "1");
+        let successor = NewClaim {
+            owner: owner()?,
+            attempt: 2,
+            ..first
+        };
+        let takeover = RecordWrite::TakeOver {
+            seen,
+            mode: Takeover::Resume,
+            claim: successor.clone(),
+        };
+        let (late, taken) = join(
+            settled(|| bench.commit(&late, soon())),
+            settled(|| bench.store.write(&takeover, soon())),
+        )
+        .await;
+        let (late, taken) = (matches!(late?, Committed::Applied), taken?.is_applied());
+        same("the late commit beside the takeover", late, !taken)?;
+        let owner = bench.record(&successor.id).await?.owner;
+        same(
+            "the successor's record",
+            owner == Some(successor.owner),
+            taken,
+        )?;
+    }
+    Ok(())
 }
 
 pub(super) async fn a_commit_after_its_deadline_writes_nothing(bench: &Bench<'_>) -> Check {

@@ -233,7 +233,7 @@ pub(super) async fn a_renewal_only_lengthens(bench: &Bench<'_>) -> Check {
 }
 
 /// Makes an amendment with a step's entry.
-fn amendment(claim: &NewClaim) -> RecordWrite {
+pub(super) fn amendment(claim: &NewClaim) -> RecordWrite {
     note(
         claim,
         "conformance",
@@ -273,15 +273,16 @@ fn ends() -> [Ended; 5] {
     };
     [
         stored(Status::Completed, StoredOutcome::Inline("17".to_owned())),
-        Ended::Released { last_error: None },
+        Ended::Released {
+            last_error: Some("by an operator".to_owned()),
+        },
         stored(Status::Failed, StoredOutcome::Packed(packed)),
         stored(
             Status::Completed,
             StoredOutcome::Omitted(Omission::Redacted),
         ),
-        Ended::Released {
-            last_error: Some("by an operator".to_owned()),
-        },
+        // It keeps the last error that is there.
+        Ended::Released { last_error: None },
     ]
 }
 

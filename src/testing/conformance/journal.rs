@@ -136,44 +136,48 @@ pub(super) async fn nobody_else_notes_a_step(bench: &Bench<'_>) -> Check {
 }
 
 pub(super) async fn a_release_and_a_takeover_keep_the_journal(bench: &Bench<'_>) -> Check {
-    let (claim, charged) = with_a_step(bench, "kept-steps").await?;
-    bench.write(bench.release(&claim)?).await?;
-    let released = bench.record(&claim.id).await?;
-    let expected = journal(&[&charged]);
-    same("the journal after a release", &released.journal, &expected)?;
+    for mode in [Takeover::Resume, Takeover::Unstarted] {
+        let name = format!("kept-steps-{mode:?}");
+        let (claim, charged) = with_a_step(bench, &name).await?;
+        bench.write(bench.release(&claim)?).await?;
+        let released = bench.record(&claim.id).await?;
+        let expected = journal(&[&charged]);
+        same("the journal after a release", &released.journal, &expected)?;
 
-    let next = bench.claim("kept-steps")?;
-    let take = RecordWrite::TakeOver {
-        seen: Version::of(&released),
-        mode: Takeover::Resume,
-        claim: next.clone(),
-    };
-    let Answer::Applied(Some(Found {
-        content: Ok(reply), ..
-    })) = bench.write(take).await?
-    else {
-        return Err(
-            "the takeover of a released record didn't apply, or shows no record".to_owned(),
-        );
-    };
-    same(
-        "the journal in the takeover's reply",
-        &reply.journal,
-        &expected,
-    )?;
+        let next = bench.claim(&name)?;
+        let take = RecordWrite::TakeOver {
+            seen: Version::of(&released),
+            mode,
+            claim: next.clone(),
+        };
+        let Answer::Applied(Some(Found {
+            content: Ok(reply), ..
+        })) = bench.write(take).await?
+        else {
+            return Err(
+                "the takeover of a released record didn't apply, or shows no record".to_owned(),
+            );
+        };
+        same(
+            "the journal in the takeover's reply",
+            &reply.journal,
+            &expected,
+        )?;
 
-    let again = note(&next, "charge", entry(StepState::Failed, 3));
-    bench.applies("a note", again.clone()).await?;
-    let completion = bench.completion(&next, "1");
-    bench.write(completion.clone()).await?;
-    let record = bench.record(&claim.id).await?;
-    same(
-        "the journal after completion",
-        record.journal,
-        journal(&[&again]),
-    )?;
-    let late = note(&next, "charge", entry(StepState::Pending, 4));
-    bench.refused("a note after completion", late).await
+        let again = note(&next, "charge", entry(StepState::Failed, 3));
+        bench.applies("a note", again.clone()).await?;
+        let completion = bench.completion(&next, "1");
+        bench.write(completion.clone()).await?;
+        let record = bench.record(&claim.id).await?;
+        same(
+            "the journal after completion",
+            record.journal,
+            journal(&[&again]),
+        )?;
+        let late = note(&next, "charge", entry(StepState::Pending, 4));
+        bench.refused("a note after completion", late).await?;
+    }
+    Ok(())
 }
 
 pub(super) async fn a_fresh_takeover_forgets_the_journal(bench: &Bench<'_>) -> Check {

@@ -1,11 +1,10 @@
 //! Duplicates meet a queue worker and an HTTP API: `cargo run --example quickstart`. A DynamoDB API runs in this process.
 
-mod dynamodb;
-
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use http::{Request, Response};
 use lambda_http::Body;
+use lambda_idempotency::testing::TestDynamoDb;
 use lambda_idempotency::{Idempotency, http::IdempotencyLayer, sqs::BatchLayer, sqs::Message};
 use lambda_runtime::{Context, LambdaEvent};
 use serde_json::{Value, json};
@@ -19,7 +18,8 @@ static RUNS: AtomicUsize = AtomicUsize::new(0);
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     tracing_subscriber::fmt().with_env_filter("error").init();
-    let store = dynamodb::in_process().await?;
+    // A function calls `DynamoDbStore::from_env()` instead.
+    let store = TestDynamoDb::start().await?.store().await?;
     println!("{:36}deliveries  runs  replays  refused", "");
 
     // A queue worker. The key is in the body; messages that are to be delivered again are in the reply.
