@@ -82,9 +82,9 @@
 //! quoted form only. A request without one is refused, or run unprotected where the engine's
 //! [`OnMissingKey`](crate::OnMissingKey) policy says so.
 //!
-//! A route may take its key from another place: from another header, from the JSON body (a
-//! webhook's `event.id`), from its path, or by a closure. [`Selector`] has the places, and
-//! [`RoutePolicy::key_from`] takes one.
+//! A route may take its key from another place: from another [header](RoutePolicy::key_header), from the
+//! JSON [body](RoutePolicy::key_from) (a webhook's `event.id`), from its [path](RoutePolicy::key_parameter),
+//! or by a [closure](RoutePolicy::key).
 //!
 //! # Whose key
 //!
@@ -104,10 +104,10 @@
 //!
 //! A key belongs to one request of one operation. The operation is method and route template where
 //! API Gateway (feature `lambda-http`), axum (feature `axum`) or a declared route tells it, else
-//! method and path. A declared route is compared with the path inside of the API: without the stage, and
-//! without the base path of a REST API's custom domain; in a nested axum router, also with what the nest
-//! has left of it. The fingerprint covers method, path (with both), query
-//! and body; the order of query parameters doesn't count, nor does the layout of a body whose
+//! method and path. After a deployment that renames a parameter of the template, retries of earlier
+//! requests run again. A declared route is compared with the [`path()`] inside of the API, without stage and base
+//! path; in a nested axum router, also with what the nest has left of it. The fingerprint covers method,
+//! path (with both), query and body; the order of query parameters doesn't count, nor does the layout of a body whose
 //! content type says JSON. A `multipart/form-data` body of up to 1,000 parts is compared part by
 //! part, so that its boundary, which clients make anew for each try, doesn't count. Of an
 //! `application/x-www-form-urlencoded` body in UTF-8 the fields count, in their order, and not what
@@ -124,8 +124,8 @@
 //! otherwise: 2xx, 3xx and those 4xx that a retry would get again. 400, 401, 403, 408, 409, 421,
 //! 425, 429 and 5xx end the claim, so that a retry runs
 //! ([`store_server_errors`](Settings::store_server_errors) stores 5xx too, for a time of
-//! their own); so do an error
-//! and a panic of the handler, which go on to the caller. A handler decides for one answer with a
+//! their own); so does an error of the handler, and a panic where [`OnCrash`](crate::OnCrash) lets a
+//! retry run at once. Both go on to the caller. A handler decides for one answer with a
 //! [`Verdict`](crate::Verdict) among the response's extensions. `Cache-Control: no-store` changes
 //! none of this, unless [`respect_no_store`](Settings::respect_no_store) asks for it.
 //!
@@ -148,7 +148,8 @@
 //!
 //! An answer that a duplicate may not get says so: `Idempotency-Status: unprotected` where no
 //! record protects it (the store is down and fails open, the key was optional and missing, the kill
-//! switch is on), `unrecorded` where the outcome could not be stored.
+//! switch is on), `unrecorded` where the outcome could not be stored. A 500 of this layer that no retry
+//! changes says `final`.
 //!
 //! # Large and streamed answers
 //!
@@ -193,6 +194,7 @@ mod handler_response;
 mod identity;
 mod layer;
 mod operation;
+mod place;
 mod problem;
 mod replay;
 mod replay_hook;
@@ -200,7 +202,6 @@ mod route;
 #[cfg(feature = "lambda-http")]
 #[cfg_attr(docsrs, doc(cfg(feature = "lambda-http")))]
 pub mod scope;
-mod selector;
 mod service;
 mod settings;
 mod stored_response;
@@ -210,7 +211,6 @@ pub use body::{ReadError, RequestBody, ResponseBody};
 pub use layer::IdempotencyLayer;
 pub use operation::path;
 pub use problem::ProblemDetails;
-pub use selector::Selector;
 pub use service::IdempotencyService;
 pub use settings::{RoutePolicy, Settings};
 pub use stored_response::{response_of, stored_outcome};

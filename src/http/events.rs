@@ -41,8 +41,7 @@
 //! ```
 //!
 //! Headers that a client repeated are all seen here, those of REST APIs among them. A first answer
-//! goes out as the handler made it. A replay's body is text where it is UTF-8, base64 where it
-//! isn't.
+//! goes out as the handler made it. A replay's body is text where it is UTF-8 without a NUL, else base64.
 //!
 //! [`IdempotencyLayer`]: super::IdempotencyLayer
 //! [`ApiGatewayProxyRequest`]: lambda_http::aws_lambda_events::apigw::ApiGatewayProxyRequest

@@ -18,25 +18,24 @@ pub(super) fn deadline(parts: &Parts) -> Option<SystemTime> {
     parts.extensions.get().map(Context::deadline)
 }
 
-/// Gives the path of the event, without the stage that an HTTP API puts before it, or the base path
-/// that a custom domain puts before that of a REST API.
+/// Gives the path of the event, without the stage that an HTTP API puts before it, or the base path that
+/// a custom domain does. Of the latter, a route `$default` tells nothing.
 pub(super) fn path(parts: &Parts) -> Option<&str> {
     let path = Some(parts.raw_http_path()).filter(|path| !path.is_empty())?;
-    Some(match parts.extensions.get::<RequestContext>() {
-        Some(RequestContext::ApiGatewayV1(context)) => match context.resource_path.as_deref() {
-            // No REST API has such a route: this is an HTTP API's event of format 1.0.
-            Some("$default") => without_stage(path, context.stage.as_deref()),
-            Some(template) => {
-                let parameters = parts.path_parameters_ref();
-                without_base_path(path, template, parameters).unwrap_or(path)
-            }
-            None => path,
-        },
+    let template = route(parts);
+    let path = match parts.extensions.get::<RequestContext>() {
+        // No REST API has such a route: this is an HTTP API's event of format 1.0.
+        Some(RequestContext::ApiGatewayV1(context)) if template == Some("$default") => {
+            without_stage(path, context.stage.as_deref())
+        }
         Some(RequestContext::ApiGatewayV2(context)) => {
             without_stage(path, context.stage.as_deref())
         }
         _ => path,
-    })
+    };
+    let parameters = parts.path_parameters_ref();
+    let inside = template.and_then(|template| without_base_path(path, template, parameters));
+    Some(inside.unwrap_or(path))
 }
 
 /// Gives the event's path, where it has a character that no address has: its source has decoded it, as

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, TRAILER};
-use http::{HeaderMap, Response};
+use http::{HeaderMap, Response, StatusCode};
 use http_body::Body;
 
 use super::problem::Problem;
@@ -23,6 +23,8 @@ use crate::protocol::record::Omission;
 pub(super) struct HandlerResponse<B: Body> {
     /// The verdict on the response: final, or not.
     verdict: Verdict,
+    /// The status that the handler gave.
+    status: StatusCode,
     /// As the client gets it.
     pub(super) response: Response<ResponseBody<B>>,
     /// The body and its trailers, where it was read to its end.
@@ -31,7 +33,7 @@ pub(super) struct HandlerResponse<B: Body> {
 
 impl<B: Body<Data = Bytes>> HandlerResponse<B> {
     /// Reads a response. One that breaks off meanwhile can't be sent and must not be stored: it
-    /// becomes a server error, and the claim is released.
+    /// becomes a server error, and the claim is released unless the handler's verdict is another.
     pub(super) async fn read(
         response: Response<B>,
         settings: &Settings,
@@ -58,11 +60,13 @@ impl<B: Body<Data = Bytes>> HandlerResponse<B> {
                 } else {
                     Problem::Unprotected
                 };
-                let broken = settings.problem_response(problem);
+                let mut broken = settings.problem_response(problem);
+                let own = parts.extensions.get::<Verdict>().copied();
+                let own = own.unwrap_or(Verdict::Release);
+                broken.extensions_mut().insert(own);
                 return Self {
-                    verdict: Verdict::Release,
-                    response: broken.map(ResponseBody::whole),
-                    whole: None,
+                    status: parts.status,
+                    ..Self::of(broken.map(ResponseBody::whole), None, settings)
                 };
             }
         };
@@ -93,6 +97,7 @@ impl<B: Body<Data = Bytes>> HandlerResponse<B> {
         let own = response.extensions().get::<Verdict>().copied();
         Self {
             verdict: own.unwrap_or_else(usual),
+            status: response.status(),
             response,
             whole,
         }
@@ -102,14 +107,14 @@ impl<B: Body<Data = Bytes>> HandlerResponse<B> {
     /// for an operator isn't final, unless the handler says so.
     pub(super) fn is_open(&self, stop: Option<Stop>) -> bool {
         let own = self.response.extensions().get::<Verdict>();
-        let is_error = own.is_none() && self.response.status().is_server_error();
+        let is_error = own.is_none() && self.status.is_server_error();
         let is_interrupted = matches!(stop, Some(Stop::Interrupted { .. }));
         self.verdict == Verdict::Release || (is_error && is_interrupted)
     }
 
     /// Gives the retention of this response, where it differs from its route's.
     pub(super) fn retention(&self, settings: &Settings) -> Option<Duration> {
-        let is_server_error = self.response.status().is_server_error();
+        let is_server_error = self.status.is_server_error();
         settings.store_server_errors.filter(|_| is_server_error)
     }
 
@@ -120,7 +125,7 @@ impl<B: Body<Data = Bytes>> HandlerResponse<B> {
         settings: &Settings,
         accepted: &AcceptedCodings,
     ) -> Result<String, Omission> {
-        let (status, headers) = (self.response.status(), self.response.headers());
+        let (status, headers) = (self.status, self.response.headers());
         let whole = match &self.whole {
             _ if settings.respect_no_store && is_no_store(headers) => Err(Omission::NotKept),
             Some(whole) => Ok(whole),
@@ -168,9 +173,11 @@ fn is_event_stream(headers: &HeaderMap) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use http_body_util::{BodyExt, Full};
+    use http_body::Frame;
+    use http_body_util::{BodyExt, Full, StreamBody};
 
     use super::*;
+    use crate::protocol::clock::EpochMillis;
 
     #[tokio::test]
     async fn a_header_that_is_left_out_is_in_the_first_answer_and_not_in_the_record() {
@@ -242,10 +249,40 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_of_the_largest_size_is_stored_whatever_its_pieces() {
-        use http_body::Frame;
-        use http_body_util::StreamBody;
+    async fn of_an_answer_that_breaks_off_the_handlers_verdict_and_status_count() {
+        let settings = Settings {
+            store_server_errors: Some(Duration::from_mins(5)),
+            ..Settings::default()
+        };
+        let omitted: Result<String, _> = Err(Omission::NotSerializable);
+        let refused = Ok(r#"{"status":422,"headers":[],"body":""}"#.to_owned());
+        for (status, own, is_open, outcome) in [
+            (201_u16, None, true, omitted.clone()),
+            (201, Some(Verdict::Release), true, omitted.clone()),
+            (201, Some(Verdict::Complete), false, omitted.clone()),
+            (201, Some(Verdict::Fail), false, omitted),
+            (422, Some(Verdict::Complete), false, refused),
+        ] {
+            let broken = [Err::<Frame<Bytes>, _>(std::io::Error::other("gone"))];
+            let body = StreamBody::new(futures_util::stream::iter(broken));
+            let mut response = Response::builder().status(status).body(body).unwrap();
+            if let Some(own) = own {
+                response.extensions_mut().insert(own);
+            }
+            let handled = HandlerResponse::read(response, &settings, true).await;
+            assert_eq!(handled.response.status(), 500);
+            let since = EpochMillis(0);
+            for stop in [None, Some(Stop::Interrupted { since })] {
+                assert_eq!(handled.is_open(stop), is_open, "{status} {own:?}");
+            }
+            let made = handled.outcome(&settings, &AcceptedCodings::default());
+            assert_eq!(made, outcome, "{status} {own:?}");
+            assert_eq!(handled.retention(&settings), None);
+        }
+    }
 
+    #[tokio::test]
+    async fn a_body_of_the_largest_size_is_stored_whatever_its_pieces() {
         let settings = Settings {
             response_limit: 4,
             ..Settings::default()

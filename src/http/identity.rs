@@ -5,11 +5,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use http::request::Parts;
 
+use crate::engine::claim::Claim;
 use crate::http::BODY_LIMIT;
 use crate::http::body::{ReadError, RequestBody};
 use crate::http::fingerprint::opened;
+use crate::http::place::Place;
 use crate::http::problem::Problem;
-use crate::http::selector::Selector;
 use crate::http::settings::{GuardedRoute, Settings};
 use crate::idempotency::Idempotency;
 use crate::protocol::fingerprint::Fingerprint;
@@ -39,9 +40,9 @@ pub(super) async fn identify<B: RequestBody>(
         absence: Problem::KeyMissing,
         body,
     };
-    let selector = settings.policy(route).selector.as_ref();
+    let place = settings.policy(route).place.as_ref();
     let mut read = None;
-    if selector.is_some_and(Selector::reads_body) {
+    if place.is_some_and(Place::reads_body) {
         (read, identity.body) = bounded(parts, identity.body, once, settings).await?;
         if read.is_none() {
             return Ok(identity);
@@ -53,13 +54,19 @@ pub(super) async fn identify<B: RequestBody>(
     // and so does a panic of the caller's code that finds it.
     identity.key = if once.is_passive() {
         let found = catch_unwind(AssertUnwindSafe(find_key));
-        found.ok().and_then(Result::ok).flatten()
+        let found = found.unwrap_or(Err(Problem::Misconfigured));
+        let found = found.inspect_err(|problem| log_observed(once, *problem));
+        found.ok().flatten()
     } else {
-        find_key()?
+        let key = find_key()?;
+        if key.as_ref().is_some_and(|key| is_claimed(once, parts, key)) {
+            return Err(Problem::Misconfigured);
+        }
+        key
     };
     if identity.key.is_none() {
-        if let Some(selector) = selector {
-            identity.absence = selector.absence(text);
+        if let Some(place) = place {
+            identity.absence = place.absence(text);
         }
         return Ok(identity);
     }
@@ -84,13 +91,35 @@ async fn bounded<B: RequestBody>(
     settings: &Settings,
 ) -> Result<(Option<bytes::Bytes>, B), Problem> {
     let limit = settings.body_limit;
-    match body.read(limit).await {
-        (Ok(bytes), body) => Ok((
-            Some(opened(&parts.headers, bytes, limit.min(BODY_LIMIT))),
-            body,
-        )),
-        (Err(_), body) if once.is_passive() => Ok((None, body)),
-        (Err(ReadError::TooLarge), _) => Err(Problem::BodyTooLarge),
-        (Err(ReadError::Failed), _) => Err(Problem::BodyUnreadable),
+    let (read, body) = body.read(limit).await;
+    let problem = match read {
+        Ok(bytes) => {
+            let opened = opened(&parts.headers, bytes, limit.min(BODY_LIMIT));
+            return Ok((Some(opened), body));
+        }
+        Err(ReadError::TooLarge) => Problem::BodyTooLarge,
+        Err(ReadError::Failed) => Problem::BodyUnreadable,
+    };
+    if !once.is_passive() {
+        return Err(problem);
     }
+    log_observed(once, problem);
+    Ok((None, body))
+}
+
+/// Logs the problem of a request that runs all the same, where the engine only observes.
+fn log_observed(once: &Idempotency, problem: Problem) {
+    if once.is_observing() {
+        tracing::info_span!("observed_only").in_scope(|| problem.log());
+    }
+}
+
+/// Tells whether a layer outside has claimed this key, because the layer was applied twice: a second
+/// claim would wait for the first, or take its place.
+fn is_claimed(once: &Idempotency, parts: &Parts, key: &Key) -> bool {
+    let Some(outer) = parts.extensions.get::<Claim>() else {
+        return false;
+    };
+    let id = once.record_id(key);
+    outer.is_protected() && id.is_ok_and(|id| id.hash() == outer.key_hash())
 }

@@ -13,6 +13,7 @@ use crate::engine::Replay;
 use crate::engine::settings::HTTP_RETENTION;
 use crate::http::problem::{self, ProblemDetails};
 use crate::http::replay_hook::ReplayHook;
+use crate::http::route::Route;
 use crate::http::service::IdempotencyService;
 use crate::http::settings::{RoutePolicy, Settings};
 use crate::idempotency::Idempotency;
@@ -122,9 +123,18 @@ impl IdempotencyLayer {
     ///
     /// # Errors
     ///
-    /// The text is no route, or its method is safe.
+    /// The text is no route, its method is safe, or it has no [parameter](RoutePolicy::key_parameter) of the
+    /// name that is to be the key.
     pub fn route(mut self, route: &str, policy: RoutePolicy) -> Result<Self, BuildError> {
-        self.settings.routes.push((route.parse()?, policy));
+        let declared: Route = route.parse()?;
+        let place = policy.place.as_ref();
+        if place.is_some_and(|place| !place.fits(&declared.path)) {
+            return Err(BuildError::Route {
+                route: route.to_owned(),
+                reason: "it has no parameter of the name that `key_parameter` was given",
+            });
+        }
+        self.settings.routes.push((declared, policy));
         Ok(self)
     }
 
@@ -199,7 +209,8 @@ impl IdempotencyLayer {
 
     /// Sets the page where this API documents its keys: problem documents link to it (`Link`,
     /// relation `describedby`), and their `type` is a fragment of it, `#key-missing` for example.
-    /// Default: the sections of [this crate's page](super#problems), and no link.
+    /// Default: the sections of [this crate's page](super#problems), and no link. An axum handler that
+    /// extracts a missing [`Claim`](crate::Claim) answers with the default.
     ///
     /// ```
     /// # use lambda_idempotency::{Idempotency, http::IdempotencyLayer, store::MemoryStore};
@@ -217,7 +228,8 @@ impl IdempotencyLayer {
         Ok(self)
     }
 
-    /// Makes the responses to problems. Default: [`ProblemDetails::to_response`].
+    /// Makes the responses to problems. Default: [`ProblemDetails::to_response`]. An axum handler that
+    /// extracts a missing [`Claim`](crate::Claim) answers with the default.
     pub fn problems<F>(mut self, closure: F) -> Self
     where
         F: Fn(&ProblemDetails) -> Response<Bytes> + Send + Sync + 'static,

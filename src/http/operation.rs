@@ -22,8 +22,8 @@ pub(super) fn label(parts: &Parts, template: Option<&str>) -> Option<String> {
 }
 
 /// Gives the path as the API's author knows it: without the stage that an HTTP API puts before it, or
-/// the base path that a custom domain puts before that of a REST API, where the feature `lambda-http`
-/// reads their events.
+/// the base path that a custom domain does, where the feature `lambda-http` reads their events. Of an
+/// HTTP API's route `$default`, the base path isn't known and stays.
 ///
 /// ```
 /// # #[cfg(feature = "lambda-http")] {

@@ -108,8 +108,29 @@ impl Problem {
         }
     }
 
+    /// Returns the `Idempotency-Status` of its answer, where a client must not send the request again by
+    /// itself.
+    pub(super) fn status(self) -> Option<&'static str> {
+        match self {
+            Self::Unprotected => Some("unprotected"),
+            Self::Unreadable | Self::Failed | Self::Misconfigured => Some("final"),
+            _ => None,
+        }
+    }
+
     pub(super) fn code(self) -> &'static str {
         self.words().1
+    }
+
+    /// Logs that a request is refused for this reason.
+    pub(super) fn log(self) {
+        let (event, code) = ("refused", self.code());
+        match self {
+            Self::Misconfigured => tracing::error!(event, code, "idempotency"),
+            // The authorizer is missing, or not the one that the scope reads.
+            Self::ScopeMissing => tracing::warn!(event, code, "idempotency"),
+            _ => tracing::info!(event, code, "idempotency"),
+        }
     }
 
     /// Makes the details that the client gets. `documentation` is the API's own; else the sections

@@ -32,7 +32,7 @@ pub(super) async fn replay<B: Body<Data = Bytes>>(
     request: Option<Box<Parts>>,
 ) -> Result<Response<ResponseBody<B>>, Problem> {
     let (response, mut trailers) = stored(replayed, accepted)?;
-    let replay = replayed.replay();
+    let replay = replayed.replay;
     let response = match (&settings.on_replay, request) {
         (Some(hook), Some(request)) => {
             // After the deadline nobody takes the answer, whatever becomes of a handler.

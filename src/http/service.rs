@@ -20,6 +20,7 @@ use super::handler_response::HandlerResponse;
 use super::identity::{Identity, identify};
 use super::problem::Problem;
 use super::replay::replay;
+use crate::engine::claim::Claim;
 use crate::engine::error::{Error, Obstacle};
 use crate::engine::time::{ending, within};
 use crate::engine::{Begun, Disposition, Ended};
@@ -34,7 +35,8 @@ use crate::protocol::key::Key;
 use crate::http::gateway;
 
 /// On a response that a duplicate may not get: `unprotected` where no record protects the run,
-/// `unrecorded` where its outcome could not be stored.
+/// `unrecorded` where its outcome could not be stored. On a 500 of this layer that no retry changes:
+/// `final`.
 pub(super) const STATUS: HeaderName = HeaderName::from_static("idempotency-status");
 
 /// Serves HTTP requests, or Lambda's events of them, with a service that
@@ -197,33 +199,29 @@ where
     Svc::Error: Display + 'static,
     RB: Body<Data = Bytes> + 'static,
 {
-    let accepted = AcceptedCodings::of(request.headers());
+    let (mut parts, body) = request.into_parts();
+    let accepted = AcceptedCodings::of(&parts.headers);
     let times = once.times(None);
     let mut run = match once.begin(key, fingerprint).await? {
         Begun::Run(run) => run,
         Begun::Replay(replayed) => {
-            let head = Box::new(request.into_parts().0);
-            return Ok(replay(&once, &settings, &replayed, &accepted, Some(head)).await?);
+            let head = Some(Box::new(parts));
+            return Ok(replay(&once, &settings, &replayed, &accepted, head).await?);
         }
     };
     // It is ready already, unless the request may have waited for another attempt.
-    if let Some(Err(error)) = within(times.map(|times| times.end), inner.ready()).await {
+    let ready = run.while_renewed(inner.ready());
+    let ready = within(times.map(|times| times.end), ready);
+    if let Some(Err(error)) = ready.await.flatten() {
+        note_error(&once, &settings, run.claim(), Some(&parts), &error);
         ending(times, async { drop(run.not_started().await) }).await;
         return Err(Unanswered::Handler(error));
     }
     run = Box::pin(run.in_time(times)).await?;
     let is_protected = run.claim().is_protected();
     let unprotected = (!is_protected && !once.is_observing()).then_some("unprotected");
-    let obstructed = |obstacle| {
-        let problem = Problem::of_run(&obstacle, is_protected);
-        // A client must not send that one again by itself, whatever the engine observes.
-        let is_unprotected = problem == Problem::Unprotected;
-        Unanswered::Problem(
-            problem,
-            unprotected.or(is_unprotected.then_some("unprotected")),
-        )
-    };
-    let (mut parts, body) = request.into_parts();
+    let obstructed =
+        |obstacle| Unanswered::Problem(Problem::of_run(&obstacle, is_protected), unprotected);
     parts.extensions.insert(run.claim().clone());
     let own_response = parts.extensions.remove::<OwnResponse<RB>>();
     // For the hooks: a successor may finish first, whose response is replayed to this request then.
@@ -253,14 +251,7 @@ where
         None => return Err(obstructed(run.timed_out(times).await)),
     };
     if let Err(error) = &response {
-        once.log_error(run.claim(), error);
-        // A panic of the hook doesn't change how the run ends.
-        if let (Some(hook), Some(parts)) = (&settings.on_error, &head)
-            && catch_unwind(AssertUnwindSafe(|| hook(parts, error))).is_err()
-        {
-            let (event, error) = ("hook_failed", "it panicked");
-            tracing::error!(event, reason = "on_error", error, "idempotency");
-        }
+        note_error(&once, &settings, run.claim(), head.as_deref(), error);
     }
     if let Ok(response) = &response
         && let Some(retention) = response.retention(&settings)
@@ -292,6 +283,24 @@ where
     Ok(stated(response, status))
 }
 
+/// Logs an error of the handler's where the setting asks for it, and shows it to the hook. A panic of
+/// the hook doesn't change how the run ends.
+fn note_error<E: Display + 'static>(
+    once: &Idempotency,
+    settings: &Settings,
+    claim: &Claim,
+    head: Option<&Parts>,
+    error: &E,
+) {
+    once.log_error(claim, error);
+    if let (Some(hook), Some(parts)) = (&settings.on_error, head)
+        && catch_unwind(AssertUnwindSafe(|| hook(parts, error))).is_err()
+    {
+        let (event, error) = ("hook_failed", "it panicked");
+        tracing::error!(event, reason = "on_error", error, "idempotency");
+    }
+}
+
 /// States in a response which protection it lacks.
 fn stated<B>(mut response: Response<B>, status: Option<&'static str>) -> Response<B> {
     if let Some(status) = status {
@@ -317,12 +326,7 @@ fn refuse<B: Body<Data = Bytes>>(
     route: &GuardedRoute,
     problem: Problem,
 ) -> Response<ResponseBody<B>> {
-    let (event, code) = ("refused", problem.code());
-    if problem == Problem::ScopeMissing {
-        // The authorizer is missing, or not the one that the scope reads.
-        tracing::warn!(event, code, "idempotency");
-    } else {
-        tracing::info!(event, code, "idempotency");
-    }
-    settings.refusal(problem, route).map(ResponseBody::whole)
+    problem.log();
+    let response = settings.refusal(problem, route).map(ResponseBody::whole);
+    stated(response, problem.status())
 }

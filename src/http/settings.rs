@@ -12,14 +12,14 @@ use http::{Method, Response};
 use crate::engine::settings::OnMissingKey;
 use crate::http::fingerprint::Compared;
 use crate::http::operation::{label, matched_template, nested_path, operation, path};
+use crate::http::place::{self, IDEMPOTENCY_KEY, Place};
 use crate::http::problem::{Problem, ProblemDetails};
 use crate::http::replay_hook::ReplayHook;
 use crate::http::route::Route;
-use crate::http::selector;
-use crate::http::selector::{IDEMPOTENCY_KEY, Selector};
 use crate::http::stored_response::NOT_STORED;
-use crate::protocol::key::Key;
+use crate::protocol::key::{IntoToken, Key};
 use crate::protocol::pointer::Pointer;
+use crate::protocol::selector::Selector;
 
 pub(super) type Scope = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 pub(super) type Operation = dyn Fn(&Parts) -> String + Send + Sync;
@@ -59,6 +59,10 @@ pub struct Settings {
     pub body_limit: usize,
     /// The number of bytes of a response that are read before the rest is passed through as a
     /// [stream](super#large-and-streamed-answers). Default: 6 MiB.
+    ///
+    /// Lambda takes 6,291,556 bytes of a buffered function, a load balancer 1 MB, and they count the JSON
+    /// of the whole response, with its body in base64 or escaped. Set about 4 MiB there, or 700 kB, so
+    /// that no answer is kept which can't be sent.
     pub response_limit: usize,
     /// Stores server errors (5xx) too, so that a retry gets the same one, as Stripe does, and keeps
     /// them for this long, whatever the route's [`retention`](RoutePolicy::retention) says. Default:
@@ -72,6 +76,8 @@ pub struct Settings {
     /// complete is kept for this long, too. One behind a [step](crate::Claim::step) is kept as long as
     /// other answers, since a retry behind its record would fire the step again. One behind an
     /// [interrupted](crate::StepError::Interrupted) step releases the claim: an operator settles the step.
+    /// The 500 for an answer that [broke off](super#response-broken) releases the claim, unless the
+    /// handler set a verdict.
     pub store_server_errors: Option<Duration>,
     /// Keeps no answer that says `Cache-Control: no-store`. Default: off, and it is kept as any
     /// other, since the directive speaks to caches, and a record answers nothing but a retry of its
@@ -212,20 +218,20 @@ impl Settings {
     }
 
     /// Makes the key that the request names; `None` where it names none. The body is empty where the
-    /// route's selector doesn't read it.
+    /// route's key is not in it.
     pub(super) fn key(
         &self,
         parts: &Parts,
         route: &GuardedRoute,
         body: &[u8],
     ) -> Result<Option<Key>, Problem> {
-        let token = match &self.policy(route).selector {
-            None => selector::token(&parts.headers, &self.header, self.strict)?,
-            Some(selector) => {
+        let token = match &self.policy(route).place {
+            None => place::token(&parts.headers, &self.header, self.strict)?,
+            Some(place) => {
                 let declared = self.declared(route).map(|(route, _)| route.path.as_str());
                 let pattern = declared.or(route.template.as_deref());
                 let nested = route.is_nested.then(|| parts.uri.path());
-                selector.token(self.strict, parts, pattern, nested, body)?
+                place.token(self.strict, parts, pattern, nested, body)?
             }
         };
         let Some(token) = token else {
@@ -248,9 +254,9 @@ impl Settings {
     pub(super) fn refusal(&self, problem: Problem, route: &GuardedRoute) -> Response<Bytes> {
         let mut details = self.details(problem);
         if problem == Problem::KeyMissing {
-            let place = match &self.policy(route).selector {
-                Some(selector) => selector.to_string(),
-                None => Selector::header(self.header.clone()).to_string(),
+            let place = match &self.policy(route).place {
+                Some(place) => place.to_string(),
+                None => Place::Header(self.header.clone()).to_string(),
             };
             details.detail = format!("{} This API takes it from {place}.", details.detail).into();
         }
@@ -305,7 +311,7 @@ pub struct RoutePolicy {
     /// The policy for a missing key, where it differs from the engine's.
     pub(super) missing_key: Option<OnMissingKey>,
     /// The place of the key, where it is not the layer's header.
-    pub(super) selector: Option<Selector>,
+    pub(super) place: Option<Place>,
     pub(super) retention: Option<Duration>,
 }
 
@@ -330,14 +336,78 @@ impl RoutePolicy {
         policy
     }
 
-    /// Takes the key from another place than the layer's
-    /// [header](super::IdempotencyLayer::header): from another header, the body, the path, or by a
-    /// closure.
+    /// Takes the key from the JSON body, where a JSON pointer or a JMESPath expression finds it: for
+    /// requests whose identity is in them already, such as the events of a webhook. This method,
+    /// [`key_header`](Self::key_header), [`key_parameter`](Self::key_parameter) and [`key`](Self::key)
+    /// replace the layer's [header](super::IdempotencyLayer::header) and each other: the last call counts.
     ///
-    /// For requests whose identity is in them already, such as the events of a webhook, or a PUT
-    /// that creates what its path names. [`Selector`] says what makes a key.
-    pub fn key_from(mut self, selector: Selector) -> Self {
-        self.selector = Some(selector);
+    /// A body is read up to [`body_limit`](Settings::body_limit), whatever its content type, and out of
+    /// its [coding](super#the-same-request). All of it is compared, whichever part of it is the key.
+    /// Without a key the request gets [`key-missing`](super#key-missing), without JSON
+    /// [`body-not-json`](super#body-not-json), unless the key is optional.
+    ///
+    /// ```
+    /// use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy};
+    /// use lambda_idempotency::{Idempotency, Selector, store::MemoryStore};
+    ///
+    /// let once = Idempotency::builder(MemoryStore::new()).namespace("shop").build()?;
+    /// let webhook = RoutePolicy::required().key_from(Selector::pointer("/event/id")?);
+    /// let order = RoutePolicy::required().key_parameter("id");
+    /// let layer = IdempotencyLayer::unscoped(once)
+    ///     .route("POST /webhooks/payments", webhook)?
+    ///     .route("PUT /orders/{id}", order)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn key_from(self, selector: Selector) -> Self {
+        self.key_at(Place::Json(selector))
+    }
+
+    /// Takes the key from another header, which is read as the layer's own is: bare, or in double quotes.
+    pub fn key_header(self, name: HeaderName) -> Self {
+        self.key_at(Place::Header(name))
+    }
+
+    /// Takes the key from a parameter of the route's template: `id` of `PUT /orders/{id}`,
+    /// percent-decoded. For a PUT that creates what its path names.
+    ///
+    /// The parameter is one of the declared route's; with
+    /// [`other_routes`](super::IdempotencyLayer::other_routes), one of the template that API
+    /// Gateway or axum matched, where a request whose template doesn't have it gets
+    /// [`misconfigured`](super#misconfigured).
+    pub fn key_parameter(self, name: impl Into<String>) -> Self {
+        self.key_at(Place::PathParameter(name.into()))
+    }
+
+    /// Takes the key from what a closure makes of the request and its body, read as
+    /// [`key_from`](Self::key_from) reads it: any [text](IntoToken), or an `Option` of it. An empty text
+    /// counts as none.
+    ///
+    /// The key must be the same on each retry, and another for another request.
+    ///
+    /// ```
+    /// use lambda_idempotency::http::RoutePolicy;
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// struct Webhook {
+    ///     account: String,
+    ///     id: u64,
+    /// }
+    ///
+    /// let policy = RoutePolicy::required().key(|_, body| {
+    ///     let webhook: Webhook = serde_json::from_slice(body).ok()?;
+    ///     Some(format!("{}/{}", webhook.account, webhook.id))
+    /// });
+    /// ```
+    pub fn key<V: IntoToken>(
+        self,
+        key: impl Fn(&Parts, &[u8]) -> V + Send + Sync + 'static,
+    ) -> Self {
+        let key = move |parts: &Parts, body: &[u8]| key(parts, body).into_token();
+        self.key_at(Place::Closure(Arc::new(key)))
+    }
+
+    fn key_at(mut self, place: Place) -> Self {
+        self.place = Some(place);
         self
     }
 
@@ -353,7 +423,7 @@ impl RoutePolicy {
         Self {
             is_off: false,
             missing_key,
-            selector: None,
+            place: None,
             retention: None,
         }
     }

@@ -339,10 +339,13 @@ fn decoded(body: Option<&Body>, is_base64: bool) -> Bytes {
     }
 }
 
-/// Encodes a body: as text where it is text.
+/// Encodes a body: as text where it is text. No text has a NUL, which takes six bytes in JSON.
 fn base64_body(body: Bytes) -> (Option<Body>, bool) {
     if body.is_empty() {
         return (None, false);
+    }
+    if body.contains(&0) {
+        return (Some(Body::Binary(body.into())), true);
     }
     match String::from_utf8(body.into()) {
         Ok(text) => (Some(Body::Text(text)), false),
@@ -440,6 +443,11 @@ mod tests {
         let rest = ApiGatewayProxyResponse::of_http(Response::new(bytes.clone()));
         assert!(rest.is_base64_encoded);
         assert_eq!(rest.body.as_deref(), Some(&bytes[..]));
+        let padded = LambdaFunctionUrlResponse::of_http(Response::new(Bytes::from("tea\0")));
+        assert_eq!(
+            (padded.body.as_deref(), padded.is_base64_encoded),
+            (Some("dGVhAA=="), true)
+        );
 
         let text = LambdaFunctionUrlResponse::of_http(Response::new(Bytes::from("tea")));
         assert_eq!(

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::{Ready, poll_fn, ready};
+use std::sync::{Arc, Mutex};
 
 use aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse};
 use futures_util::FutureExt;
@@ -80,6 +81,28 @@ async fn a_handler_keeps_its_state_where_nothing_is_guarded() {
     }
 }
 
+fn event() -> LambdaEvent<ApiGatewayV2httpRequest> {
+    let event = r#"{"version": "2.0", "routeKey": "POST /orders", "rawPath": "/orders", "rawQueryString": "",
+        "headers": {"idempotency-key": "cart-17"}, "body": "tea", "isBase64Encoded": false,
+        "requestContext": {"stage": "$default", "routeKey": "POST /orders", "http": {"method": "POST", "path": "/orders"}}}"#;
+    LambdaEvent::new(serde_json::from_str(event).unwrap(), Context::default())
+}
+
+#[tokio::test]
+async fn the_hook_is_shown_why_a_handler_did_not_become_ready() {
+    let builder = Idempotency::builder(MemoryStore::new()).namespace("shop");
+    let shown = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&shown);
+    let layer = IdempotencyLayer::unscoped(builder.build().unwrap());
+    let layer = layer.on_error(move |parts, error| {
+        let line = format!("{}: {error}", parts.uri.path());
+        seen.lock().unwrap().push(line);
+    });
+    let mut function = layer.layer(Handlers(Poll::Ready(Err("broken"))));
+    assert_eq!(function.call(event()).await, Err("broken"));
+    assert_eq!(*shown.lock().unwrap(), ["/orders: broken"]);
+}
+
 /// Refuses each transaction, because a condition of its first write failed.
 #[derive(Debug)]
 struct Refusing(MemoryStore);
@@ -120,16 +143,9 @@ async fn answered<A: std::any::Any + Send + Sync + Clone>(
         let written = event.claim.unwrap().write(write);
         ready(written.map(|()| response(201)).map_err(|_| "not written"))
     });
-    let event = r#"{"version": "2.0", "routeKey": "POST /orders", "rawPath": "/orders", "rawQueryString": "",
-        "headers": {"idempotency-key": "cart-17"}, "body": "tea", "isBase64Encoded": false,
-        "requestContext": {"stage": "$default", "routeKey": "POST /orders", "http": {"method": "POST", "path": "/orders"}}}"#;
-    let event = LambdaEvent::new(
-        serde_json::from_str(event).unwrap(),
-        lambda_http::Context::default(),
-    );
     let builder = Idempotency::builder(Refusing(MemoryStore::new())).namespace("shop");
     let layer = IdempotencyLayer::unscoped(builder.build().unwrap());
-    layer.layer(handler).oneshot(event).await
+    layer.layer(handler).oneshot(event()).await
 }
 
 #[tokio::test]

@@ -118,9 +118,12 @@ impl Call {
         self
     }
 
-    /// A REST API's route that takes everything, behind a custom domain's base path.
+    /// A gateway's route that takes everything and has a template, behind a custom domain's base path.
     pub fn behind_base_path(self, base: &str, path: &str) -> Self {
         let mut call = self.catch_all().path(&format!("{base}{path}"));
+        if call.door == Door::Http {
+            call = call.request_context("routeKey", json!("ANY /{proxy+}"));
+        }
         call.event["pathParameters"] = json!({ "proxy": path.trim_start_matches('/') });
         call
     }

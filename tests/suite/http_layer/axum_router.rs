@@ -12,7 +12,7 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use lambda_idempotency::dynamodb::DynamoDbStore;
-use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy, Selector, path};
+use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy, path};
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::{Claim, Idempotency, Key};
 use tower::{Layer, ServiceExt};
@@ -186,6 +186,20 @@ async fn a_handler_extracts_its_claim() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_layer_that_is_applied_twice_is_a_misconfiguration() {
+    let once = Idempotency::builder(MemoryStore::new()).namespace("shop");
+    let layer = IdempotencyLayer::unscoped(once.build().unwrap());
+    let other = layer.clone().operation(|_| "charge".to_owned());
+    for (inner, status) in [(layer.clone(), 500), (other, 200)] {
+        let router = Router::new().route("/orders", post(|| async {}));
+        let router: Router = router.layer(inner).layer(layer.clone());
+        let request = Request::post("/orders").header("idempotency-key", "k-1");
+        let answer = router.oneshot(request.body(Body::empty()).unwrap());
+        assert_eq!(answer.await.unwrap().status(), status);
+    }
+}
+
 #[test]
 fn the_path_of_a_plain_request_is_its_own() {
     let (parts, ()) = Request::post("/orders?x=1").body(()).unwrap().into_parts();
@@ -197,7 +211,7 @@ async fn a_declared_route_matches_what_a_nested_router_has_left_of_the_path() {
     for is_service in [false, true] {
         let once = Idempotency::builder(MemoryStore::new()).namespace("shop");
         let once = once.build().unwrap();
-        let by_id = RoutePolicy::required().key_from(Selector::path_parameter("id"));
+        let by_id = RoutePolicy::required().key_parameter("id");
         let layer = IdempotencyLayer::unscoped(once.clone())
             .route("POST /orders", RoutePolicy::required())
             .unwrap()

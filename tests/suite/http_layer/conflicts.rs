@@ -396,3 +396,27 @@ async fn a_duplicate_that_waits_keeps_no_other_request_from_the_handler() {
     assert_ne!(answers[0], answers[1], "one ran, the other waited for it");
     assert!(!is_replayed(&other.expect("in time").unwrap()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waits_for_its_handler_keeps_its_lease() {
+    let once = Idempotency::builder(MemoryStore::new()).namespace("orders");
+    let once = once
+        .in_flight(InFlight::WaitUpTo(Duration::from_mins(1)))
+        .renewed_lease(Duration::from_secs(10))
+        .clock(VirtualClock);
+    let orders = service_fn(|_: Request<_>| async {
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+    });
+    let layer = IdempotencyLayer::unscoped(once.build().unwrap());
+    let api = layer.layer(ConcurrencyLimit::new(orders, 1));
+    let send = |key: &str| {
+        let request = Request::post("/orders").header("idempotency-key", key);
+        let request = request.body(Full::<Bytes>::default()).unwrap();
+        api.clone().oneshot(request)
+    };
+    let (first, second) = tokio::join!(send("k-1"), send("k-2"));
+    for answer in [first, second] {
+        assert_eq!(answer.unwrap().status(), 200);
+    }
+}

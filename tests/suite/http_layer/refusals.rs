@@ -271,6 +271,7 @@ async fn a_failure_that_other_code_stored_under_the_key_is_a_500(server: Server)
     let api = Api::on(store, |once| once, |layer| layer, place_order);
     let refused = api.send(&Door::Alb.post("k-1")).await;
     refused.assert_problem(500, "failed");
+    assert_eq!(refused.header("idempotency-status"), Some("final"));
     assert_eq!((refused.retry_after(), api.runs()), (None, 0));
 }
 

@@ -2,7 +2,7 @@
 
 use lambda_idempotency::OnMissingKey;
 use lambda_idempotency::dynamodb::DynamoDbStore;
-use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy, Selector};
+use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy};
 
 use super::api::{Api, Call, Door, answer, place_order};
 use crate::on_each_server;
@@ -122,7 +122,7 @@ async fn the_stage_of_an_http_api_is_no_part_of_a_route(server: Server) {
 on_each_server!(the_base_path_of_a_custom_domain_is_no_part_of_a_route);
 async fn the_base_path_of_a_custom_domain_is_no_part_of_a_route(server: Server) {
     let routes = |layer: IdempotencyLayer| {
-        let by_order = RoutePolicy::required().key_from(Selector::path_parameter("order"));
+        let by_order = RoutePolicy::required().key_parameter("order");
         let layer = layer
             .route("POST /orders", RoutePolicy::required())
             .unwrap()
@@ -130,18 +130,20 @@ async fn the_base_path_of_a_custom_domain_is_no_part_of_a_route(server: Server) 
             .unwrap();
         layer.other_routes(RoutePolicy::off())
     };
-    let api = Api::configured(&server, |once| once, routes, place_order).await;
-    for base in ["", "/shop", "/shop/v1"] {
-        let call = Door::Rest.post(None).behind_base_path(base, "/orders");
-        api.send(&call).await.assert_problem(400, "key-missing");
+    for door in [Door::Rest, Door::Http] {
+        let api = Api::configured(&server, |once| once, routes, place_order).await;
+        for base in ["", "/shop", "/shop/v1"] {
+            let call = door.post(None).behind_base_path(base, "/orders");
+            api.send(&call).await.assert_problem(400, "key-missing");
+        }
+        let put = |order: &str| {
+            let call = door.post(None).method("PUT").stage("live");
+            call.behind_base_path("/shop", &format!("/orders/{order}/lines/1"))
+        };
+        assert_eq!(api.send(&put("7")).await.text(), "order 1");
+        assert!(api.send(&put("7")).await.is_replayed(), "{door:?}");
+        assert_eq!(api.send(&put("8")).await.text(), "order 2");
     }
-    let put = |order: &str| {
-        let call = Door::Rest.post(None).method("PUT").stage("live");
-        call.behind_base_path("/shop", &format!("/orders/{order}/lines/1"))
-    };
-    assert_eq!(api.send(&put("7")).await.text(), "order 1");
-    assert!(api.send(&put("7")).await.is_replayed());
-    assert_eq!(api.send(&put("8")).await.text(), "order 2");
 }
 
 on_each_server!(the_outcomes_of_a_route_are_kept_as_long_as_it_says);

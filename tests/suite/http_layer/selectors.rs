@@ -5,19 +5,24 @@ use std::convert::Infallible;
 use bytes::Bytes;
 use http::{HeaderName, Request, Response};
 use http_body_util::{BodyExt, Full};
-use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy, Selector};
+use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy};
 use lambda_idempotency::store::MemoryStore;
-use lambda_idempotency::{Builder, Claim, Idempotency, OnMissingKey};
+use lambda_idempotency::{Builder, Claim, Idempotency, OnMissingKey, Selector};
 use serde_json::Value;
 use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::api::{Answer, Api, Call, Door, place_order};
 use crate::on_each_server;
+use crate::secrets::Log;
 use crate::support::Server;
 
-fn from_body() -> Selector {
-    Selector::pointer("/event/id").unwrap()
+fn from_body() -> RoutePolicy {
+    RoutePolicy::required().key_from(Selector::pointer("/event/id").unwrap())
+}
+
+fn by_expression(expression: &str) -> RoutePolicy {
+    RoutePolicy::required().key_from(Selector::jmespath(expression).unwrap())
 }
 
 fn webhook(body: &str) -> Call {
@@ -26,8 +31,8 @@ fn webhook(body: &str) -> Call {
 
 async fn api(server: &Server, policy: RoutePolicy) -> Api {
     let routes = |layer: IdempotencyLayer| {
-        let layer = layer.route("POST /webhooks", policy.clone()).unwrap();
-        layer.route("PUT /orders/{order}", policy).unwrap()
+        let layer = layer.route("PUT /orders/{order}", policy.clone());
+        layer.unwrap().other_routes(policy)
     };
     Api::configured(server, |once| once, routes, place_order).await
 }
@@ -40,35 +45,34 @@ fn detail(answer: &Answer) -> String {
 
 on_each_server!(the_key_may_be_in_the_body);
 async fn the_key_may_be_in_the_body(server: Server) {
-    let closure = Selector::closure(|_, body| {
+    let closure = RoutePolicy::required().key(|_, body| {
         let event: Value = serde_json::from_slice(body).ok()?;
         Some(event["event"]["id"].as_str()?.to_owned())
     });
-    let expression = Selector::jmespath("event.id").unwrap();
-    for selector in [from_body(), expression, closure] {
-        let api = api(&server, RoutePolicy::required().key_from(selector.clone())).await;
+    for policy in [from_body(), by_expression("event.id"), closure] {
+        let api = api(&server, policy.clone()).await;
         let paid = webhook(r#"{"event": {"id": "e-1", "kind": "paid"}}"#);
-        assert_eq!(api.send(&paid).await.text(), "order 1", "{selector:?}");
+        assert_eq!(api.send(&paid).await.text(), "order 1", "{policy:?}");
         // Its layout doesn't count, and neither does the layer's own header.
         let again = webhook(r#"{"event":{"kind":"paid","id":"e-1"}}"#);
         for again in [again.clone(), again.header("Idempotency-Key", "other")] {
             let retry = api.send(&again).await;
-            assert!(retry.is_replayed(), "{selector:?}");
+            assert!(retry.is_replayed(), "{policy:?}");
             assert_eq!(retry.text(), "order 1");
         }
         let other = webhook(r#"{"event": {"id": "e-2", "kind": "paid"}}"#);
-        assert_eq!(api.send(&other).await.text(), "order 2", "{selector:?}");
+        assert_eq!(api.send(&other).await.text(), "order 2", "{policy:?}");
         let changed = webhook(r#"{"event": {"id": "e-1", "kind": "refunded"}}"#);
         let refused = api.send(&changed).await;
         refused.assert_problem(422, "mismatch");
-        assert_eq!(api.runs(), 2, "{selector:?}");
+        assert_eq!(api.runs(), 2, "{policy:?}");
     }
 }
 
 on_each_server!(the_key_may_be_in_another_header);
 async fn the_key_may_be_in_another_header(server: Server) {
-    let header = Selector::header(HeaderName::from_static("x-delivery"));
-    let api = api(&server, RoutePolicy::required().key_from(header)).await;
+    let policy = RoutePolicy::required().key_header(HeaderName::from_static("x-delivery"));
+    let api = api(&server, policy).await;
     let call = webhook("{}").header("X-Delivery", "d-1");
     assert_eq!(api.send(&call).await.text(), "order 1");
     assert!(api.send(&call).await.is_replayed());
@@ -80,9 +84,8 @@ async fn the_key_may_be_in_another_header(server: Server) {
 
 on_each_server!(the_key_may_be_a_parameter_of_the_path);
 async fn the_key_may_be_a_parameter_of_the_path(server: Server) {
-    let selector = Selector::path_parameter("order");
     for door in Door::ALL {
-        let api = api(&server, RoutePolicy::required().key_from(selector.clone())).await;
+        let api = api(&server, RoutePolicy::required().key_parameter("order")).await;
         let put = |path| {
             let call = door.post(None).method("PUT").catch_all();
             call.stage("live").path(path)
@@ -99,8 +102,7 @@ async fn the_key_may_be_a_parameter_of_the_path(server: Server) {
 #[tokio::test(start_paused = true)]
 async fn a_parameter_that_the_gateway_has_decoded_is_not_decoded_again() {
     let server = Server::dynoxide().await;
-    let policy = RoutePolicy::required().key_from(Selector::path_parameter("order"));
-    let api = api(&server, policy).await;
+    let api = api(&server, RoutePolicy::required().key_parameter("order")).await;
     let put = |path| Door::Http.post(None).method("PUT").catch_all().path(path);
     for (path, text) in [("/orders/a b", "order 1"), ("/orders/a%20b", "order 2")] {
         assert_eq!(api.send(&put(path)).await.text(), text);
@@ -110,14 +112,14 @@ async fn a_parameter_that_the_gateway_has_decoded_is_not_decoded_again() {
 #[tokio::test(start_paused = true)]
 async fn a_missing_key_is_refused_with_the_place_where_it_was_looked_for() {
     let server = Server::dynoxide().await;
-    let closure = Selector::closure(|_, _| Some(""));
-    let expression = Selector::jmespath("[account, event.id]").unwrap();
-    for (selector, place) in [
+    let closure = RoutePolicy::required().key(|_, _| Some(""));
+    let expression = by_expression("[account, event.id]");
+    for (policy, place) in [
         (from_body(), "from `/event/id` in the JSON body."),
         (expression, "from `[account, event.id]` in the JSON body."),
         (closure, "from the content of the request."),
     ] {
-        let api = api(&server, RoutePolicy::required().key_from(selector)).await;
+        let api = api(&server, policy).await;
         let refused = api.send(&webhook(r#"{"event": {}}"#)).await;
         refused.assert_problem(400, "key-missing");
         let detail = detail(&refused);
@@ -135,7 +137,7 @@ async fn a_missing_key_is_refused_with_the_place_where_it_was_looked_for() {
 #[tokio::test(start_paused = true)]
 async fn a_body_that_is_not_json_or_too_long_is_refused_where_the_key_is_required() {
     let server = Server::dynoxide().await;
-    let api = api(&server, RoutePolicy::required().key_from(from_body())).await;
+    let api = api(&server, from_body()).await;
     for body in ["id=7", "", r#"{"event": "#] {
         let refused = api.send(&webhook("{}").text(body)).await;
         refused.assert_problem(400, "body-not-json");
@@ -143,11 +145,10 @@ async fn a_body_that_is_not_json_or_too_long_is_refused_where_the_key_is_require
     let refused = api.send(&webhook("{}").binary(b"\xff\xfe")).await;
     refused.assert_problem(400, "body-not-json");
 
-    let policy = RoutePolicy::required().key_from(from_body());
     let routes = |layer: IdempotencyLayer| {
         layer
             .settings(|settings| settings.body_limit = 8)
-            .other_routes(policy)
+            .other_routes(from_body())
     };
     let short = Api::configured(&server, |once| once, routes, place_order).await;
     let refused = short.send(&webhook(r#"{"event": {"id": 7}}"#)).await;
@@ -158,7 +159,8 @@ async fn a_body_that_is_not_json_or_too_long_is_refused_where_the_key_is_require
 #[tokio::test(start_paused = true)]
 async fn a_request_without_a_key_runs_where_the_key_is_optional() {
     let server = Server::dynoxide().await;
-    let api = api(&server, RoutePolicy::optional().key_from(from_body())).await;
+    let selector = Selector::pointer("/event/id").unwrap();
+    let api = api(&server, RoutePolicy::optional().key_from(selector)).await;
     for (body, order) in [("id=7", "order 1"), ("id=7", "order 2"), ("{}", "order 3")] {
         let first = api.send(&webhook("{}").text(body)).await;
         assert_eq!(first.text(), order);
@@ -178,7 +180,7 @@ async fn a_key_in_the_body_is_as_long_as_any_other_and_has_a_scope() {
             Some(tenant.to_owned())
         };
         let layer = IdempotencyLayer::scoped(once, tenant);
-        layer.other_routes(RoutePolicy::required().key_from(from_body()))
+        layer.other_routes(from_body())
     };
     let api = Api::layered(&server, layer, place_order).await;
     let call = |id: &str, tenant| {
@@ -196,23 +198,28 @@ async fn a_key_in_the_body_is_as_long_as_any_other_and_has_a_scope() {
 
 #[tokio::test(start_paused = true)]
 async fn a_parameter_that_the_route_does_not_have_is_a_misconfiguration() {
+    let (log, _capture) = Log::capture();
     let server = Server::dynoxide().await;
-    let policy = RoutePolicy::required().key_from(Selector::path_parameter("cart"));
-    let api = api(&server, policy).await;
-    for call in [
-        webhook("{}"),
-        Door::Alb.post(None).method("PUT").path("/orders/7"),
-    ] {
-        let refused = api.send(&call).await;
-        refused.assert_problem(500, "misconfigured");
-    }
+    let policy = RoutePolicy::required().key_parameter("cart");
+    let routes = |layer: IdempotencyLayer| {
+        let declared = layer.clone().route("PUT /orders/{order}", policy.clone());
+        let error = declared.unwrap_err().to_string();
+        assert!(error.contains("it has no parameter of the name"), "{error}");
+        layer.other_routes(policy)
+    };
+    let api = Api::configured(&server, |once| once, routes, place_order).await;
+    let refused = api.send(&webhook("{}")).await;
+    refused.assert_problem(500, "misconfigured");
     assert_eq!(api.runs(), 0);
+    let log = log.text();
+    let mut errors = log.lines().filter(|line| line.contains("ERROR"));
+    assert!(errors.any(|line| line.contains("misconfigured")), "{log}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_template_that_the_gateway_matched_has_its_parameters() {
     let server = Server::dynoxide().await;
-    let policy = RoutePolicy::required().key_from(Selector::path_parameter("shop"));
+    let policy = RoutePolicy::required().key_parameter("shop");
     let routes = |layer: IdempotencyLayer| layer.other_routes(policy);
     let api = Api::configured(&server, |once| once, routes, place_order).await;
     // The fixture's template is `/shops/{shop}/orders`.
@@ -231,10 +238,9 @@ type Body = Full<Bytes>;
 /// An API that answers with what it was sent, and the key that its claim derives.
 fn echo(
     engine: impl FnOnce(Builder) -> Builder,
-    selector: Selector,
+    policy: RoutePolicy,
 ) -> BoxCloneService<Request<Body>, Vec<u8>, Infallible> {
     let once = engine(Idempotency::builder(MemoryStore::new()).namespace("shop"));
-    let policy = RoutePolicy::required().key_from(selector);
     let layer = IdempotencyLayer::unscoped(once.build().unwrap());
     let layer = layer
         .other_routes(policy)
@@ -260,24 +266,31 @@ fn posted(body: &str) -> Request<Body> {
 
 #[tokio::test(start_paused = true)]
 async fn where_nothing_is_protected_no_selector_refuses_anything() {
-    let passive: [fn(Builder) -> Builder; 2] =
-        [|once| once.observe(true), |once| once.disabled(true)];
-    for engine in passive {
-        let engine = |once| engine(once).on_missing_key(OnMissingKey::RunUnprotected);
-        let panics = Selector::closure(|_, _| -> Option<String> { panic!("in a selector") });
-        let missing = Selector::path_parameter("cart");
-        for selector in [from_body(), panics, missing] {
-            let api = echo(engine, selector.clone());
-            let long = format!(r#"{{"event": {{"id": "{}"}}}}"#, "x".repeat(300));
+    for observes in [true, false] {
+        let (log, _capture) = Log::capture();
+        let engine = |once: Builder| {
+            let once = once.observe(observes).disabled(!observes);
+            once.on_missing_key(OnMissingKey::RunUnprotected)
+        };
+        let panics =
+            RoutePolicy::required().key(|_, _| -> Option<String> { panic!("in a closure") });
+        let missing = RoutePolicy::required().key_parameter("cart");
+        for policy in [from_body(), panics, missing] {
+            let api = echo(engine, policy.clone());
+            let oversized = format!(r#"{{"event": {{"id": "{}"}}}}"#, "x".repeat(300));
             let keyed = r#"{"event": {"id": 7}}"#;
-            for body in [keyed, keyed, "{}", "id=7", "", long.as_str()] {
+            for body in [keyed, keyed, "{}", "id=7", "", oversized.as_str()] {
                 let answer = api.clone().oneshot(posted(body)).await.unwrap();
-                let text = String::from_utf8(answer).unwrap();
+                let answer = String::from_utf8(answer).unwrap();
                 assert!(
-                    text.starts_with(&format!("{body} ")),
-                    "{selector:?}: {text}"
+                    answer.starts_with(&format!("{body} ")),
+                    "{policy:?}: {answer}"
                 );
             }
+        }
+        let text = log.text();
+        for code in ["body-too-large", "misconfigured"] {
+            assert_eq!(text.contains(code), observes, "{code}: {text}");
         }
     }
 }
@@ -297,7 +310,7 @@ async fn the_kill_switch_leaves_derived_keys_as_they_were() {
 #[tokio::test(start_paused = true)]
 async fn a_body_that_comes_in_base64_has_its_key_too() {
     let server = Server::dynoxide().await;
-    let api = api(&server, RoutePolicy::required().key_from(from_body())).await;
+    let api = api(&server, from_body()).await;
     for is_replayed in [false, true] {
         let call = webhook("{}").binary(br#"{"event": {"id": "e-1"}}"#);
         assert_eq!(api.send(&call).await.is_replayed(), is_replayed);

@@ -9,14 +9,14 @@ fn parts(uri: &str) -> Parts {
     http::Request::put(uri).body(()).unwrap().into_parts().0
 }
 
-fn token(selector: &Selector, body: &str) -> Option<String> {
-    let found = selector.token(false, &parts("/"), None, None, body.as_bytes());
+fn token(place: &Place, body: &str) -> Option<String> {
+    let found = place.token(false, &parts("/"), None, None, body.as_bytes());
     found.unwrap()
 }
 
 #[test]
 fn a_value_of_the_body_is_the_token() {
-    let id = Selector::pointer("/event/id").unwrap();
+    let id = Place::Json(Selector::pointer("/event/id").unwrap());
     for (body, expected) in [
         (r#"{"event": {"id": "e-1"}}"#, Some("e-1")),
         (r#"{"event": {"id": 7.0}}"#, Some("7")),
@@ -39,7 +39,7 @@ fn a_value_of_the_body_is_the_token() {
 
 #[test]
 fn a_body_without_a_key_is_told_from_one_that_is_not_json() {
-    let id = Selector::pointer("/id").unwrap();
+    let id = Place::Json(Selector::pointer("/id").unwrap());
     for (body, expected) in [
         ("{}", Problem::KeyMissing),
         ("7", Problem::KeyMissing),
@@ -50,14 +50,14 @@ fn a_body_without_a_key_is_told_from_one_that_is_not_json() {
         assert_eq!(id.absence(body.as_bytes()), expected, "{body}");
     }
     assert_eq!(id.absence(b"\"\xff\""), Problem::BodyNotJson);
-    let closure = Selector::closure(|_, _| None::<String>);
+    let closure = Place::Closure(Arc::new(|_, _| None));
     assert_eq!(closure.absence(b"id=7"), Problem::KeyMissing);
 }
 
 #[cfg(feature = "jmespath")]
 #[test]
 fn a_body_that_an_expression_cannot_read_is_refused() {
-    let id = Selector::jmespath("id").unwrap();
+    let id = Place::Json(Selector::jmespath("id").unwrap());
     let found = id.token(
         false,
         &parts("/"),
@@ -71,7 +71,7 @@ fn a_body_that_an_expression_cannot_read_is_refused() {
 #[test]
 fn a_parameter_is_taken_from_the_path_and_decoded() {
     let find = |name: &str, pattern, path| {
-        Selector::path_parameter(name).token(false, &parts(path), pattern, None, b"")
+        Place::PathParameter(name.to_owned()).token(false, &parts(path), pattern, None, b"")
     };
     for (name, pattern, path, expected) in [
         ("id", "/orders/{id}", "/orders/17", "17"),
@@ -96,28 +96,31 @@ fn a_parameter_is_taken_from_the_path_and_decoded() {
 
 #[test]
 fn each_place_has_words_for_an_operator() {
-    for (selector, expected) in [
+    for (place, expected) in [
         (
-            Selector::header(HeaderName::from_static("x-event")),
+            Place::Header(HeaderName::from_static("x-event")),
             "the header `x-event`",
         ),
         (
-            Selector::pointer("/a~1b/m~0n").unwrap(),
+            Place::Json(Selector::pointer("/a~1b/m~0n").unwrap()),
             "`/a~1b/m~0n` in the JSON body",
         ),
         #[cfg(feature = "jmespath")]
         (
-            Selector::jmespath("[tenant, id]").unwrap(),
+            Place::Json(Selector::jmespath("[tenant, id]").unwrap()),
             "`[tenant, id]` in the JSON body",
         ),
-        (Selector::path_parameter("id"), "the path parameter `id`"),
         (
-            Selector::closure(|_, _| "k-1"),
+            Place::PathParameter("id".to_owned()),
+            "the path parameter `id`",
+        ),
+        (
+            Place::Closure(Arc::new(|_, _| Some("k-1".to_owned()))),
             "the content of the request",
         ),
     ] {
-        assert_eq!(selector.to_string(), expected);
-        assert_eq!(format!("{selector:?}"), format!("Selector({expected})"));
+        assert_eq!(place.to_string(), expected);
+        assert_eq!(format!("{place:?}"), expected);
     }
 }
 
