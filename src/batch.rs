@@ -139,7 +139,6 @@ pub use crate::envelope::{Envelope, S3Pointer};
 #[cfg(feature = "visibility")]
 pub(crate) use hooks::Deferral;
 pub use hooks::Rejected;
-pub use key::Selector;
 pub use layer::BatchLayer;
 pub use message::Message;
 pub use service::{BatchError, BatchService};

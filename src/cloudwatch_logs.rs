@@ -66,7 +66,7 @@ use crate::batch::{BodyError, Source};
 use crate::protocol::gzip::unpack;
 use crate::streams::token;
 
-pub use crate::batch::{BatchError, Order, Rejected, Rejection, Selector};
+pub use crate::batch::{BatchError, Order, Rejected, Rejection};
 
 /// Makes a handler of CloudWatch Logs batches of a handler of one [`Message`]. [The module](self)
 /// has an example.

@@ -138,7 +138,7 @@ mod plain;
 #[cfg(test)]
 mod tests;
 
-pub use crate::batch::{BatchError, BodyError, Envelope, Order, Rejected, Rejection, Selector};
+pub use crate::batch::{BatchError, BodyError, Envelope, Order, Rejected, Rejection};
 pub use crate::streams::{ItemFailure, ItemFailures};
 
 /// Makes a handler of batches of a table's stream of a handler of one [`Message`].

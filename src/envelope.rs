@@ -33,11 +33,11 @@ pub(crate) use crate::envelope::sns::open as open_sns;
 /// | | what is inside | key, unless one is set | fingerprint, unless one is set |
 /// |---|---|---|---|
 /// | [`Sns`](Self::Sns) | `Message`, a JSON text | `MessageId` | `TopicArn` and `Message` |
-/// | [`EventBridge`](Self::EventBridge) | `detail` | `id` | `source`, `detail-type` and `detail` |
+/// | [`EventBridge`](Self::EventBridge) | `detail` | `id` | `source`, `detail-type`, `account` and `detail` |
 /// | [`S3`](Self::S3) | the record in `Records` | bucket, object key and `sequencer` | the record |
 /// | [`S3Pointer`](Self::S3Pointer) | the object's content, or the pointer | that of what is around it | the content, or nothing |
 ///
-/// Topic, source and type count, because two of them may carry equal messages that ask for
+/// Topic, source, type and account count, because two of them may carry equal messages that ask for
 /// different work. A producer that retries makes a new `MessageId` or `id`: set a key that is an
 /// identity of the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,7 +45,7 @@ pub(crate) use crate::envelope::sns::open as open_sns;
 pub enum Envelope {
     /// An [SNS notification][page], from a topic without raw message delivery. With [raw message
     /// delivery][raw] there is no envelope. The attributes that
-    /// [`Selector::attribute`](crate::batch::Selector::attribute) finds are those in `MessageAttributes`.
+    /// [`key_attribute`](crate::batch::BatchLayer::key_attribute) finds are those in `MessageAttributes`.
     ///
     /// [page]: https://docs.aws.amazon.com/sns/latest/dg/sns-sqs-as-subscriber.html
     /// [raw]: https://docs.aws.amazon.com/sns/latest/dg/sns-large-payload-raw-message-delivery.html
@@ -69,7 +69,7 @@ pub enum Envelope {
     /// [fetch](crate::batch::BatchLayer::fetch) the object: its content is then decoded, keyed and
     /// compared as a body is. Else the handler gets the pointer, as an [`S3Pointer`], messages of
     /// one key are not compared, and the key is that of an attribute
-    /// ([`Selector::attribute`](crate::batch::Selector::attribute)), or the message's own.
+    /// ([`key_attribute`](crate::batch::BatchLayer::key_attribute)), or the message's own.
     ///
     /// [page]: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-managing-large-messages.html
     S3Pointer,

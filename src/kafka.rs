@@ -45,7 +45,7 @@
 //!
 //! | key | survives |
 //! |---|---|
-//! | an identity of the work: in the value ([`key`](BatchLayer::key)), or in a header ([`Selector::attribute`]) | a retry of Lambda's, a rebalance, a producer that sends twice, a new topic, mirroring to another cluster |
+//! | an identity of the work: in the value ([`key`](BatchLayer::key)), or in a header ([`key_attribute`](BatchLayer::key_attribute)) | a retry of Lambda's, a rebalance, a producer that sends twice, a new topic, mirroring to another cluster |
 //! | cluster, topic, partition and offset (default) | a retry of Lambda's, a rebalance, an offset that is set back |
 //!
 //! The cluster is the event's `eventSourceArn`. A self-managed cluster has none; its name is the
@@ -58,7 +58,7 @@
 //!
 //! A value is decoded as JSON. For another format, make the layer
 //! [with a decoder](BatchLayer::with_decoder), which gets the record with its
-//! [schema](KafkaRecord::value_schema), too. A record whose value is null (a tombstone of a
+//! [schema](KafkaRecord::value_schema_id), too. A record whose value is null (a tombstone of a
 //! compacted topic) has the body `null`: with `Option<T>` as the body's type the handler gets
 //! `None`, with `T` the record is rejected as undecodable, and a decoder gets the four bytes `null`.
 //! [`KafkaRecord::is_tombstone`] tells it from the JSON value `null`.
@@ -97,7 +97,7 @@ use crate::streams::{Data, HeaderBytes, text, token};
 #[cfg(test)]
 mod tests;
 
-pub use crate::batch::{BatchError, Order, Rejected, Rejection, Selector};
+pub use crate::batch::{BatchError, Order, Rejected, Rejection};
 pub use crate::streams::{ItemFailure, ItemFailures};
 
 /// Makes a handler of Kafka batches of a handler of one [`Message`]. [The module](self) has an
@@ -185,10 +185,22 @@ pub struct KafkaRecord {
     pub timestamp: Option<i64>,
     /// Says whose time it is: `CREATE_TIME` is the producer's, `LOG_APPEND_TIME` the broker's.
     pub timestamp_type: Option<String>,
-    /// The schema of the key, where the mapping has a schema registry.
-    pub key_schema: Option<SchemaMetadata>,
-    /// The schema of the value, where the mapping has a schema registry.
-    pub value_schema: Option<SchemaMetadata>,
+    /// The bytes of the record's key; `None` where it has none.
+    pub key: Option<Vec<u8>>,
+    /// The id of the key's schema in the [registry][page] of the mapping: a number in Confluent's, a
+    /// UUID in Glue's. With the record format `SOURCE`, Lambda takes it from the bytes, so that it is
+    /// here alone. `None` without a registry.
+    ///
+    /// [page]: https://docs.aws.amazon.com/lambda/latest/dg/services-consume-kafka-events.html
+    pub key_schema_id: Option<String>,
+    /// The format of the key's schema: `AVRO`, `PROTOBUF` or `JSON`.
+    pub key_schema_format: Option<String>,
+    /// The id of the value's schema: see [`key_schema_id`](Self::key_schema_id).
+    pub value_schema_id: Option<String>,
+    /// The format of the value's schema.
+    pub value_schema_format: Option<String>,
+    /// Whether the value is null: on a compacted topic, such a record deletes its key.
+    pub is_tombstone: bool,
     /// The topic and the number of the partition, as the event names them: `movements-0`.
     pub topic_partition: Arc<str>,
     /// The name of the topic.
@@ -197,25 +209,18 @@ pub struct KafkaRecord {
     pub partition: Option<u32>,
     cluster: Option<Arc<str>>,
     id: Option<String>,
-    key: Option<Data>,
     value: Option<Data>,
     headers: Vec<(String, HeaderBytes)>,
 }
 
-/// Holds what Lambda tells of a schema that it took from a [registry][page]. With the record format
-/// `SOURCE`, Lambda takes the schema's id from the bytes, so that it is here alone.
-///
-/// [page]: https://docs.aws.amazon.com/lambda/latest/dg/services-consume-kafka-events.html
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+/// What Lambda tells of a schema.
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct SchemaMetadata {
-    /// The id in the registry: a number in Confluent's, a UUID in Glue's.
+struct SchemaMetadata {
     #[serde(default, deserialize_with = "text_or_number")]
-    pub schema_id: Option<String>,
-    /// `AVRO`, `PROTOBUF` or `JSON`.
+    schema_id: Option<String>,
     #[serde(default, deserialize_with = "text_or_number")]
-    pub data_format: Option<String>,
+    data_format: Option<String>,
 }
 
 fn text_or_number<'de, D: Deserializer<'de>>(value: D) -> Result<Option<String>, D::Error> {
@@ -227,8 +232,8 @@ fn text_or_number<'de, D: Deserializer<'de>>(value: D) -> Result<Option<String>,
 }
 
 /// Reads what is no object as nothing: it is beside the record, and costs no batch.
-fn object<'de, D: Deserializer<'de>>(value: D) -> Result<Option<SchemaMetadata>, D::Error> {
-    Ok(serde_json::from_value(Value::deserialize(value)?).ok())
+fn object<'de, D: Deserializer<'de>>(value: D) -> Result<SchemaMetadata, D::Error> {
+    Ok(serde_json::from_value(Value::deserialize(value)?).unwrap_or_default())
 }
 
 #[derive(Deserialize)]
@@ -238,9 +243,9 @@ struct Fields {
     timestamp: Option<i64>,
     timestamp_type: Option<String>,
     #[serde(default, deserialize_with = "object")]
-    key_schema_metadata: Option<SchemaMetadata>,
+    key_schema_metadata: SchemaMetadata,
     #[serde(default, deserialize_with = "object")]
-    value_schema_metadata: Option<SchemaMetadata>,
+    value_schema_metadata: SchemaMetadata,
     key: Option<Data>,
     value: Option<Data>,
     headers: Option<Vec<BTreeMap<String, HeaderBytes>>>,
@@ -259,33 +264,26 @@ impl KafkaRecord {
             offset: fields.offset,
             timestamp: fields.timestamp,
             timestamp_type: fields.timestamp_type,
-            key_schema: fields.key_schema_metadata,
-            value_schema: fields.value_schema_metadata,
+            key: fields.key.and_then(|key| key.0.ok()),
+            key_schema_id: fields.key_schema_metadata.schema_id,
+            key_schema_format: fields.key_schema_metadata.data_format,
+            value_schema_id: fields.value_schema_metadata.schema_id,
+            value_schema_format: fields.value_schema_metadata.data_format,
+            is_tombstone: fields.value.is_none(),
             partition: partition.and_then(|(_, number)| number.parse().ok()),
             topic,
             cluster,
             id: offset.map(|offset| format!("{topic_partition}-{offset}")),
             topic_partition,
-            key: fields.key,
             value: fields.value,
             headers: fields.headers.into_iter().flatten().flatten().collect(),
         }
     }
 
-    /// Gives the bytes of the record's key; `None` where it has none.
-    pub fn key(&self) -> Option<&[u8]> {
-        self.key.as_ref()?.bytes().ok()
-    }
-
     /// Gives the record's key as text, or in Base64 where it is not UTF-8; `None` where it has
     /// none.
     pub fn key_text(&self) -> Option<String> {
-        self.key().map(text)
-    }
-
-    /// Tells whether the value is null: on a compacted topic, such a record deletes its key.
-    pub fn is_tombstone(&self) -> bool {
-        self.value.is_none()
+        self.key.as_deref().map(text)
     }
 
     /// Gives the bytes of the last header of this name.
@@ -372,7 +370,7 @@ impl Source for KafkaEvent {
         |record| "kafka_record" {
             messaging.destination.partition.id = record.partition,
             messaging.kafka.offset = record.offset,
-            messaging.kafka.message.tombstone = record.is_tombstone().then_some(true),
+            messaging.kafka.message.tombstone = record.is_tombstone.then_some(true),
         }
     }
 }

@@ -85,9 +85,12 @@
 //! partition key, which the library sets to `a` where there are several records: leave
 //! `ParallelizationFactor` at 1 where order matters. The default key of a record has its
 //! [place](KinesisRecord::sub_sequence_number) in the aggregate, too. One that must be delivered
-//! again sets the checkpoint to the aggregate, whose other records are then replayed. The library
-//! sends records again that reached another shard than it meant, in another aggregate: use an
-//! identity of the work.
+//! again sets the checkpoint to the aggregate, whose other records are then replayed, or offered to
+//! [`on_rejected`](crate::batch::BatchLayer::on_rejected) again. Each
+//! delivery reads those of one key that are done, one after the other, before it goes on: a function
+//! that has no time for these reads never ends the aggregate. The
+//! library sends records again that reached another shard than it meant, in another aggregate: use
+//! an identity of the work.
 //! An aggregate that can't be read, or has more than 32,768 records, fails as one record.
 //!
 //! A batch runs 32,768 records of aggregates at most, so that their memory has a bound. The aggregate
@@ -125,10 +128,11 @@
 //! |---|---|
 //! | new, of different partition keys, with quick handlers | 2·⌈n/g⌉ |
 //! | new, of one partition key | 2·n: each is completed before the next one is claimed |
-//! | are delivered again, and this process met them lately | one read for each group, and the requests of those that are not done |
-//! | are delivered again, and this process didn't meet them | the claims, which are refused, and one read for each group |
+//! | are delivered again, of one partition key | n reads, or n refused claims, and the requests of those that are not done |
+//! | are delivered again, of different keys, and this process met them lately | one read for each group, and the requests of those that are not done |
+//! | are delivered again, of different keys, and this process didn't meet them | the claims, which are refused, and one read for each group |
 //!
-//! A refused claim of a group is billed as a write. It happens to the first repetition that reaches
+//! A refused claim is billed as a write. It happens to the first repetition that reaches
 //! another execution environment.
 //!
 //! [partial]: https://docs.aws.amazon.com/lambda/latest/dg/services-kinesis-batchfailurereporting.html
@@ -149,7 +153,7 @@ use crate::streams::{Data, OtherService, check_service, seconds, token};
 
 mod aggregate;
 
-pub use crate::batch::{BatchError, BodyError, Envelope, Order, Rejected, Rejection, Selector};
+pub use crate::batch::{BatchError, BodyError, Envelope, Order, Rejected, Rejection};
 pub use crate::streams::{ItemFailure, ItemFailures};
 
 /// Makes a handler of Kinesis batches of a handler of one [`Message`]. [The module](self) has an
@@ -408,6 +412,7 @@ mod tests {
     use crate::idempotency::Idempotency;
     use crate::store::MemoryStore;
     use crate::streams::Data;
+    use crate::window::Seen;
 
     #[test]
     fn what_a_record_lacks_is_none_and_its_data_an_error() {
@@ -574,6 +579,18 @@ mod tests {
             assert_eq!(runs.swap(0, Ordering::Relaxed), expected);
         }
         assert_eq!(rejected.load(Ordering::Relaxed), 0, "a retry runs them");
+    }
+
+    #[test]
+    fn a_layer_remembers_as_many_keys_as_a_batch_takes_out_of_aggregates() {
+        let once = Idempotency::builder(MemoryStore::new()).namespace("streams");
+        let layer = BatchLayer::<u64, std::io::Error>::new(once.build().unwrap());
+        let _ = layer.settings(|settings| {
+            for key in 0..MOST_RECORDS {
+                settings.window.insert(&key);
+            }
+            assert_ne!(settings.window.insert(&0_usize), Seen::No);
+        });
     }
 
     #[test]

@@ -16,7 +16,7 @@
 //! A RabbitMQ message without an id is reported as a message without a key
 //! ([`OnMissingKey`](crate::OnMissingKey)), and its handler doesn't run, unless the layer takes the key
 //! from the body ([`key`](crate::batch::BatchLayer::key)) or from a header
-//! ([`Selector::attribute`]).
+//! ([`key_attribute`](crate::batch::BatchLayer::key_attribute)).
 //!
 //! # Poison messages
 //!
@@ -33,4 +33,4 @@
 pub mod activemq;
 pub mod rabbitmq;
 
-pub use crate::batch::{BatchError, Order, Rejected, Rejection, Selector};
+pub use crate::batch::{BatchError, Order, Rejected, Rejection};

@@ -43,7 +43,7 @@ use tracing::Span;
 use crate::batch::{BodyError, Source};
 use crate::sqs::{SqsEvent, SqsMessage};
 
-pub use crate::batch::{BatchError, Order, Rejected, Rejection, Selector};
+pub use crate::batch::{BatchError, Order, Rejected, Rejection};
 pub use crate::streams::{ItemFailure, ItemFailures};
 
 /// Makes a handler of a pipe's batches of a handler of one [`Message`]. [The module](self) has an

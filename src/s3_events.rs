@@ -73,7 +73,7 @@ use tracing::{Span, info_span};
 use crate::batch::{BodyError, Source};
 use crate::envelope::{object_key, s3_identity};
 
-pub use crate::batch::{BatchError, Order, Rejected, Rejection, Selector};
+pub use crate::batch::{BatchError, Order, Rejected, Rejection};
 
 /// Makes a handler of S3 notifications of a handler of one [`Message`]. [The module](self) has an
 /// example.

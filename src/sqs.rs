@@ -47,7 +47,7 @@
 //!
 //! | the message comes from | key | because |
 //! |---|---|---|
-//! | a producer that you write | an identity of the work: order number, payment id. In the body, [`key`](BatchLayer::key) takes it; in a message attribute, [`Selector::attribute`] | it is the same however often the producer sends it |
+//! | a producer that you write | an identity of the work: order number, payment id. In the body, [`key`](BatchLayer::key) takes it; in a message attribute, [`key_attribute`](BatchLayer::key_attribute) | it is the same however often the producer sends it |
 //! | SNS, raw delivery | the same | the body is the publisher's own |
 //! | SNS, in an envelope | [`Envelope::Sns`], and an identity inside `Message`; else `MessageId`, which is the default then | a publisher that retries makes a new envelope |
 //! | an event bus | [`Envelope::EventBridge`], and an identity inside `detail`; else `id`, which is the default then | a producer that retries makes a new event |
@@ -87,7 +87,7 @@
 //! | says in an attribute what it asks for | [`fingerprint_attributes`](crate::batch::Settings::fingerprint_attributes) | these attributes, too |
 //! | can't differ under its key | [`fingerprint`](BatchLayer::fingerprint), of `None` | nothing |
 //!
-//! A key from a place inside an event, such as [`Selector::pointer`]`("/detail/order_id")`, changes
+//! A key from a place inside an event, such as [`Selector::pointer`](crate::Selector::pointer)`("/detail/order_id")`, changes
 //! no part of this.
 //!
 //! A worker for several types of events needs the type in its key: without it, one order's `placed`
@@ -97,7 +97,7 @@
 //! [`fingerprint_attributes`](crate::batch::Settings::fingerprint_attributes) names them. The type is outside of what a declared envelope gives. Such a worker
 //! declares none, decodes the whole event, takes both parts of the key from it, and sets
 //! `fingerprint_from` to a selector of the pointer `/detail`. Events of an outbox have their own id,
-//! whatever their type: `key_from(Selector::attribute("event_id"))`.
+//! whatever their type: `key_attribute("event_id")`.
 //!
 //! A handler that called [`Claim::derive_key`](crate::Claim::derive_key) and failed keeps its
 //! payload bound to the key, since an effect may have happened under what was derived: a corrected
@@ -188,7 +188,7 @@ mod rejected;
 #[cfg(feature = "visibility")]
 mod visibility;
 
-pub use crate::batch::{BatchError, Envelope, Order, Rejected, Rejection, S3Pointer, Selector};
+pub use crate::batch::{BatchError, Envelope, Order, Rejected, Rejection, S3Pointer};
 #[cfg(feature = "visibility")]
 #[cfg_attr(docsrs, doc(cfg(feature = "visibility")))]
 pub use crate::sqs::visibility::Visibility;

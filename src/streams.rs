@@ -14,7 +14,7 @@ use crate::protocol::key::DEFAULT_MAX_TOKEN_CHARS;
 /// The bytes of a record, or why there are none. A text that isn't Base64 is an error of its record
 /// alone, not of the batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Data(Result<Vec<u8>, BodyError>);
+pub(crate) struct Data(pub(crate) Result<Vec<u8>, BodyError>);
 
 impl Data {
     /// Decodes a text; `None` is a record without data.

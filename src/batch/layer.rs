@@ -10,17 +10,19 @@ use tower::Layer;
 use tower::util::{ServiceFn, service_fn};
 
 use crate::batch::hooks::{Hooks, Rejected};
+use crate::batch::key::Place;
 use crate::batch::message::Message;
 use crate::batch::reader::Reader;
 use crate::batch::service::{BatchService, Config};
 use crate::batch::settings::Settings;
-use crate::batch::{Envelope, S3Pointer, Selector, Source};
+use crate::batch::{Envelope, S3Pointer, Source};
 use crate::engine::hook::Hook;
 use crate::idempotency::Idempotency;
 use crate::idempotency::source_retention::SourceRetention;
 use crate::protocol::causes::{HandlerError, name_causes_of};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::IntoToken;
+use crate::protocol::selector::Selector;
 
 #[cfg(feature = "visibility")]
 use crate::batch::hooks::Defer;
@@ -111,21 +113,31 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
         self
     }
 
-    /// Takes the key from the message as it was received: from an attribute, or from a place in the
-    /// body that a JSON pointer or a JMESPath expression names. It replaces [`key`](Self::key): the
-    /// last call counts.
+    /// Takes the key from the body as it was received, where a JSON pointer or a JMESPath expression
+    /// finds it. It replaces [`key`](Self::key): the last call counts.
     ///
     /// ```
-    /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
+    /// # use lambda_idempotency::{Idempotency, Selector, sqs, store::MemoryStore};
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
     /// let worker = sqs::BatchLayer::new(once)
-    ///     .key_from(sqs::Selector::pointer("/detail/order_id")?)
+    ///     .key_from(Selector::pointer("/detail/order_id")?)
     ///     .handler(|message: sqs::Message<serde_json::Value>| async move { Ok::<_, std::io::Error>(()) });
     /// # Ok(()) }
     /// ```
-    pub fn key_from(mut self, selector: Selector) -> Self {
-        self.config.reader.key = self.config.reader.key.selected(selector);
+    pub fn key_from(self, selector: Selector) -> Self {
+        self.key_at(Place::Json(selector))
+    }
+
+    /// Takes the key from an attribute of the message; of a binary one, its Base64 text. In an
+    /// [envelope](Self::envelope), it takes that of the envelope before that of the message. It replaces
+    /// [`key`](Self::key): the last call counts.
+    pub fn key_attribute(self, name: impl Into<String>) -> Self {
+        self.key_at(Place::Attribute(name.into()))
+    }
+
+    fn key_at(mut self, place: Place) -> Self {
+        self.config.reader.key = self.config.reader.key.selected(place);
         self
     }
 
@@ -154,7 +166,7 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     /// # Ok::<(), lambda_idempotency::BuildError>(())
     /// ```
     pub fn inbox(self, consumer: impl Into<String>) -> Self {
-        self.operation(consumer).key_from(Selector::event_id())
+        self.operation(consumer).key_at(Place::EventId)
     }
 
     /// Takes the whole id of the record from the decoded body or from the message as it was
@@ -468,8 +480,8 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     /// it: to log it, to count it. Default: none, and the log has the error's type.
     ///
     /// The function changes nothing: the message is reported, or rejected where the error is
-    /// [permanent](Self::permanent). It is not called for a panic, for an obstacle of the engine's,
-    /// or for the error that a write's [condition](crate::store::transaction::Write::or_else)
+    /// [permanent](Self::permanent). It is not called for a panic, where the handler doesn't become
+    /// ready, for an obstacle of the engine's, or for the error that a write's [condition](crate::store::transaction::Write::or_else)
     /// answers with. With it, each message is cloned before its handler runs.
     ///
     /// An error's text may quote the message. [`log_errors`](crate::Settings::log_errors) logs it as

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use crate::batch::Source;
-use crate::batch::key::Selector;
+use crate::batch::key::{self, Place};
 use crate::batch::message::Content;
 use crate::batch::report::{Fate, Reason};
 use crate::batch::settings::Settings;
@@ -23,6 +23,7 @@ use crate::protocol::key::{Key, KeyError, RecordId};
 use crate::protocol::key_source::KeySource;
 use crate::protocol::pointer::Pointer;
 use crate::protocol::record::error_kind;
+use crate::protocol::selector::Selector;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -41,7 +42,7 @@ pub(super) struct Reader<S: Source, T> {
     /// Fetches what a pointer to S3 among them stands for.
     pub(super) fetch: Option<Fetch>,
     pub(super) decode: Arc<Decode<S, T>>,
-    pub(super) key: KeySource<T, S::Record, Selector>,
+    pub(super) key: KeySource<T, S::Record, Place>,
     pub(super) fingerprint: FingerprintSource<S, T>,
     /// The parser's messages are shown as they are, although they quote the body.
     pub(super) quotes_errors: bool,
@@ -124,8 +125,8 @@ impl<S: Source, T> Reader<S, T> {
             reason => reason,
         })?;
         let identity = || -> Result<_, Reason> {
-            let find = |selector: Option<&Selector>| match selector {
-                Some(selector) => selector.token(&content).map_err(Reason::Undecodable),
+            let find = |place: Option<&Place>| match place {
+                Some(place) => place.token(&content).map_err(Reason::Undecodable),
                 None => Ok(content.id().map(Cow::into_owned)),
             };
             let key = self.key.key(operation, &body, message, None, find)?;
@@ -359,7 +360,7 @@ impl<S: Source, T> FingerprintSource<S, T> {
         let names = &*self.attributes;
         let fingerprint = match (&self.closure, &self.selector) {
             (Some(closure), _) => closure(body, content.message())?,
-            (None, Some(selector)) => selector.fingerprint(content),
+            (None, Some(selector)) => key::fingerprint(selector, content.text()),
             // It would differ from that of the payload, once this is fetched.
             (None, None) if content.is_unknown() && names.is_empty() => return None,
             (None, None) => content.fingerprint(&self.left_out),

@@ -12,12 +12,11 @@ use tokio::sync::Semaphore;
 use tower::{Service, ServiceExt};
 use tracing::Instrument;
 
-use crate::batch::Source;
-use crate::batch::key::Selector;
 use crate::batch::message::Message;
 use crate::batch::reader::Ready;
 use crate::batch::report::{Fate, Reason};
 use crate::batch::turns::Times;
+use crate::batch::{Source, key};
 use crate::engine::claim::to_json;
 use crate::engine::error::{Error, Obstacle};
 use crate::engine::permanent::{Permanent, is_permanent};
@@ -36,7 +35,7 @@ pub(super) struct MessageRun<Src: Source, T, E, Svc> {
     pub(super) handler: Svc,
     pub(super) permanent: Option<Permanent<E>>,
     /// The source of keys says why a message has none.
-    pub(super) keys: KeySource<T, Src::Record, Selector>,
+    pub(super) keys: KeySource<T, Src::Record, key::Place>,
     pub(super) times: Option<Times>,
     /// The message's place among those that run side by side.
     pub(super) place: Arc<Place>,
@@ -96,7 +95,8 @@ where
             }
             Err(obstacle) => return refuse(&obstacle, quotes),
         };
-        match within(stop, handler.ready()).await {
+        let ready = within(stop, run.while_renewed(handler.ready())).await;
+        match ready.flatten() {
             Some(Ok(_)) if !self.times.is_some_and(Times::is_over) && !run.claim().is_over() => {}
             Some(Err(error)) => {
                 return end::<Svc::Response, _>(run, Err(error), permanent, quotes).await;
@@ -189,9 +189,5 @@ fn replay(replayed: &Replayed, quotes: bool) -> Fate {
 }
 
 fn refuse(obstacle: &Obstacle, quotes: bool) -> Fate {
-    match obstacle {
-        // The work is done, and a source never asks for the outcome that was not kept.
-        Error::OutcomeOmitted { .. } => Fate::Done,
-        obstacle => Fate::Reported(Reason::of_obstacle(obstacle, quotes)),
-    }
+    Fate::Reported(Reason::of_obstacle(obstacle, quotes))
 }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use crate::batch::key::Selector;
 use crate::batch::turns::Order;
 use crate::protocol::pointer::Pointer;
+use crate::protocol::selector::Selector;
 use crate::window::Window;
 
-/// The number of keys of a layer's own window: those of the largest batch that Lambda delivers.
-const WINDOW: usize = 10_000;
+/// The number of keys of a layer's own window: as many as a batch takes out of aggregates.
+const WINDOW: usize = 1 << 15;
 
 /// The settings of a layer that few workers change, with their defaults: those that
 /// [`BatchLayer::settings`](super::BatchLayer::settings) gives to its closure. The layer has methods for
@@ -56,7 +56,7 @@ pub struct Settings {
     pub concurrency: usize,
     /// The window of keys that were met lately, where the source doesn't count deliveries: the
     /// record of a message that is in it is read first, instead of a claim that is refused. It is a
-    /// hint, and decides nothing. Default: its own window, of 10,000 keys. Clones of a window share
+    /// hint, and decides nothing. Default: its own window, of 32,768 keys. Clones of a window share
     /// their keys.
     pub window: Window,
     /// The order in which messages run. Default: by group where the source orders its messages, else
@@ -112,19 +112,21 @@ pub struct Settings {
     /// The one part of the message as it was received that is compared: what the selector finds.
     /// Messages in which it finds nothing are equal to each other, and differ from all in which it
     /// finds something. It takes precedence over
-    /// [`fingerprint_without`](Settings::fingerprint_without). Default: none, and the whole is
-    /// compared.
+    /// [`fingerprint_without`](Settings::fingerprint_without). To compare an attribute alone, name it in
+    /// [`fingerprint_attributes`](Settings::fingerprint_attributes), and let
+    /// [`fingerprint`](super::BatchLayer::fingerprint) give the same for each message. Default: none, and
+    /// the whole is compared.
     ///
     /// Set it before a worker goes live, or with another key: a record that was written without it
     /// is a mismatch for the same message, delivered again.
     ///
     /// ```
-    /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
+    /// # use lambda_idempotency::{Idempotency, Selector, sqs, store::MemoryStore};
     /// # let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
     /// // Events of a bus, with the handler in need of the whole event.
-    /// let compared = sqs::Selector::pointer("/detail")?;
+    /// let compared = Selector::pointer("/detail")?;
     /// let worker = sqs::BatchLayer::new(once)
-    ///     .key_from(sqs::Selector::pointer("/detail/order_id")?)
+    ///     .key_from(Selector::pointer("/detail/order_id")?)
     ///     .settings(|settings| settings.fingerprint_from = Some(compared))
     ///     .handler(|message: sqs::Message<serde_json::Value>| async move { Ok::<_, std::io::Error>(()) });
     /// # Ok::<(), lambda_idempotency::BuildError>(())
@@ -132,7 +134,7 @@ pub struct Settings {
     pub fingerprint_from: Option<Selector>,
     /// The names of the attributes of the message that are compared, too: the text of each, in
     /// Base64 where it is bytes. An attribute of the [envelope](super::BatchLayer::envelope) counts
-    /// before one of the message, as in [`Selector::attribute`]. Default: none.
+    /// before one of the message, as in [`key_attribute`](super::BatchLayer::key_attribute). Default: none.
     ///
     /// Two messages that differ in one of these are no duplicates: under one key, the second is a
     /// mismatch. So is a message that lacks an attribute which the other has. Leave out what

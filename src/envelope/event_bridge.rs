@@ -12,6 +12,7 @@ struct Event<'a> {
     id: String,
     source: String,
     detail_type: String,
+    account: Option<String>,
     #[serde(borrow)]
     detail: &'a RawValue,
 }
@@ -23,8 +24,10 @@ pub(crate) fn open(body: &str) -> Result<Opened, EnvelopeError> {
         text: event.detail.get().to_owned(),
         id: Some(event.id),
         context: context
+            .into_iter()
+            .chain(&event.account)
             .map(|text| Fingerprint::bytes(text.as_bytes()))
-            .into(),
+            .collect(),
         ..Opened::default()
     })
 }

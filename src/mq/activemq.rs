@@ -97,7 +97,8 @@ struct Fields {
     #[serde(rename = "messageID")]
     message_id: Option<String>,
     message_type: Option<String>,
-    #[serde(rename = "correlationID")]
+    /// AWS's example has the second spelling.
+    #[serde(rename = "correlationID", alias = "correlationId")]
     correlation_id: Option<String>,
     timestamp: Option<i64>,
     redelivered: Option<bool>,
@@ -110,6 +111,8 @@ struct Fields {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Destination {
+    /// Older examples of AWS have the second spelling.
+    #[serde(alias = "physicalname")]
     physical_name: Option<String>,
 }
 
@@ -225,8 +228,18 @@ mod tests {
         assert_ne!(token("ID:1", "orders"), token("ID:2", "orders"));
         assert_ne!(token("ID:1", "orders"), token("ID:1", "bills"));
         assert_eq!(ActiveMqEvent::id(&message(&json!({}))), None);
-        let on_a_queue = message(&json!({ "destination": { "physicalName": "orders" } }));
-        assert_eq!(ActiveMqEvent::origin(&on_a_queue), Some("orders"));
+    }
+
+    #[test]
+    fn correlation_and_queue_are_read_in_both_spellings() {
+        for fields in [
+            json!({ "correlationID": "c-1", "destination": { "physicalName": "orders" } }),
+            json!({ "correlationId": "c-1", "destination": { "physicalname": "orders" } }),
+        ] {
+            let message = message(&fields);
+            assert_eq!(message.correlation_id.as_deref(), Some("c-1"));
+            assert_eq!(ActiveMqEvent::origin(&message), Some("orders"));
+        }
     }
 
     #[test]

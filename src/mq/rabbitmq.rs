@@ -2,7 +2,7 @@
 //! what both brokers share.
 //!
 //! ```
-//! use lambda_idempotency::{Idempotency, mq::{Selector, rabbitmq}, store::MemoryStore};
+//! use lambda_idempotency::{Idempotency, mq::rabbitmq, store::MemoryStore};
 //! use lambda_runtime::{Context, LambdaEvent};
 //! use tower::Service;
 //!
@@ -10,7 +10,7 @@
 //! // In a function: `DynamoDbStore::from_env().await?`.
 //! let once = Idempotency::builder(MemoryStore::new()).namespace("billing").build()?;
 //! let mut worker = rabbitmq::BatchLayer::new(once)
-//!     .key_from(Selector::attribute("bill-id"))
+//!     .key_attribute("bill-id")
 //!     .handler(|message: rabbitmq::Message<u64>| async move {
 //!         println!("{:?}: {}", message.metadata.queue, message.body);
 //!         Ok::<_, std::io::Error>(())

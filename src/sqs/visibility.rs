@@ -29,12 +29,16 @@ mod tests;
 /// region of the queue, and short timeouts.
 ///
 /// ```no_run
+/// use std::time::Duration;
+///
 /// use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};
 ///
 /// # fn start(config: aws_sdk_sqs::Config) -> Result<(), Box<dyn std::error::Error>> {
 /// let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
 /// let worker = sqs::BatchLayer::new(once)
-///     .visibility(sqs::Visibility::new(aws_sdk_sqs::Client::from_conf(config)))
+///     .visibility(aws_sdk_sqs::Client::from_conf(config), |visibility| {
+///         visibility.limit = Duration::from_secs(60);
+///     })
 ///     .handler(|message: sqs::Message<u64>| async move { Ok::<_, std::io::Error>(()) });
 /// # Ok(()) }
 /// ```
@@ -48,25 +52,27 @@ mod tests;
 ///
 /// [api]: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ChangeMessageVisibility.html
 #[derive(Clone)]
-#[must_use = "it does nothing until a layer has it"]
 pub struct Visibility {
     client: Client,
-    queue_url: Option<Arc<str>>,
-    limit: Duration,
+    /// The queue's URL, where it doesn't follow from a message's `eventSourceARN`: in its own
+    /// partition, or on an emulator.
+    pub queue_url: Option<String>,
+    /// The longest time that a message stays hidden, for a queue whose `maxReceiveCount` allows
+    /// more receives than one for each lease. Default: until the lease is over.
+    pub limit: Duration,
 }
 
 /// Keeps what a request needs of a message, taken before its handler gets it.
 struct Receipt {
     message_id: String,
     handle: Option<String>,
-    queue_url: Option<Arc<str>>,
+    queue_url: Option<String>,
     /// The time of the receive, or an earlier one.
     received_at: EpochMillis,
 }
 
 impl Visibility {
-    /// Makes it with this client. The queue is the one that a message's `eventSourceARN` names.
-    pub fn new(client: Client) -> Self {
+    fn new(client: Client) -> Self {
         Self {
             client,
             queue_url: None,
@@ -74,26 +80,12 @@ impl Visibility {
         }
     }
 
-    /// Sets the queue's URL, where it doesn't follow from its ARN: in its own partition, or on
-    /// an emulator.
-    pub fn queue_url(mut self, url: impl Into<String>) -> Self {
-        self.queue_url = Some(url.into().into());
-        self
-    }
-
-    /// Sets the longest time that a message stays hidden, for a queue whose `maxReceiveCount` allows
-    /// more receives than one for each lease. Default: until the lease is over.
-    pub fn limit(mut self, limit: Duration) -> Self {
-        self.limit = limit;
-        self
-    }
-
     fn receipt(&self, message: &SqsMessage) -> Receipt {
         let of_arn = || queue_url(message.event_source_arn.as_deref()?);
         Receipt {
             message_id: message.message_id.clone().unwrap_or_default(),
             handle: message.receipt_handle.clone(),
-            queue_url: self.queue_url.clone().or_else(|| of_arn().map(Into::into)),
+            queue_url: self.queue_url.clone().or_else(of_arn),
             received_at: received_at(&message.attributes, SystemClock.now()),
         }
     }
@@ -121,6 +113,9 @@ impl Visibility {
     }
 
     async fn change(&self, receipt: &Receipt, seconds: i32, until: Instant) -> Result<(), String> {
+        if Instant::now() >= until {
+            return Err("no time was left to ask the queue".to_owned());
+        }
         let url = receipt.queue_url.as_deref();
         let url = url.ok_or("the queue's URL does not follow from its ARN: set it")?;
         let handle = receipt.handle.as_deref();
@@ -143,10 +138,12 @@ impl Visibility {
 
 impl<T, E> BatchLayer<T, E> {
     /// Keeps messages that are in flight elsewhere hidden until the other attempt's lease is over;
-    /// [`Visibility`] says how. Default: they come back when the queue's visibility timeout is
-    /// over.
+    /// [`Visibility`] says how, and has the settings. Default: they come back when the queue's
+    /// visibility timeout is over.
     #[cfg_attr(docsrs, doc(cfg(feature = "visibility")))]
-    pub fn visibility(self, visibility: Visibility) -> Self {
+    pub fn visibility(self, client: Client, change: impl FnOnce(&mut Visibility)) -> Self {
+        let mut visibility = Visibility::new(client);
+        change(&mut visibility);
         self.deferring(Arc::new(move |message: &SqsMessage| {
             visibility.deferral(message)
         }))

@@ -53,7 +53,7 @@ where
     plan
 }
 
-fn keyed(key: KeySource<Value, SqsMessage, Selector>) -> Reader<SqsEvent, Value> {
+fn keyed(key: KeySource<Value, SqsMessage, Place>) -> Reader<SqsEvent, Value> {
     Reader {
         key,
         ..Reader::new()
@@ -199,7 +199,7 @@ fn an_s3_notification_has_one_fingerprint_in_its_envelope_and_without() {
 fn a_body_that_an_expression_cannot_read_is_undecodable() {
     let decode = |_: &[u8], _: &SqsMessage| Ok::<_, String>(Value::Null);
     let reader = Reader::<SqsEvent, _> {
-        key: KeySource::of_source().selected(Selector::jmespath("id").unwrap()),
+        key: KeySource::of_source().selected(Place::Json(Selector::jmespath("id").unwrap())),
         ..Reader::with(decode)
     };
     let unreadable = message("m-1", r#"{"id": 1, "a": "\ud83d"}"#);

@@ -47,6 +47,9 @@ async fn a_queue_that_does_not_answer_is_given_up_in_time() {
     let answer = visibility.change(&receipt, 7, began + left).await;
     assert_eq!(answer, Err("no answer in time".to_owned()));
     assert_eq!(began.elapsed(), left);
+    let not_asked = visibility.change(&receipt, 7, began + left).await;
+    let expected = "no time was left to ask the queue";
+    assert_eq!(not_asked, Err(expected.to_owned()));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Kafka: what comes again after a failure, and under which key.
 
-use lambda_idempotency::batch::{Order, Selector};
+use lambda_idempotency::batch::Order;
 use lambda_idempotency::kafka::{ItemFailures, KafkaEvent, KafkaRecord, RecordPlace};
 use serde_json::json;
 
@@ -73,7 +73,7 @@ async fn unordered_records_behind_a_failure_run_and_are_not_named(server: Server
 on_each_server!(a_key_in_a_header_is_the_same_in_another_cluster);
 async fn a_key_in_a_header_is_the_same_in_another_cluster(server: Server) {
     let (once, world) = (engine(&server).await, World::default());
-    let layer = || layer::<KafkaEvent>(&once).key_from(Selector::attribute("movement-id"));
+    let layer = || layer::<KafkaEvent>(&once).key_attribute("movement-id");
     // Of the five records one has the header; the others have no key.
     let reply = deliver(
         layer().settings(|settings| settings.order = Order::Unordered),
@@ -114,7 +114,7 @@ async fn a_tombstone_is_none_and_a_broken_value_fails_alone(server: Server) {
         bodies
             .lock()
             .unwrap()
-            .push((message.body, message.metadata.is_tombstone()));
+            .push((message.body, message.metadata.is_tombstone));
         async { Ok(()) }
     });
     let event = json!({ "eventSource": "aws:kafka", "eventSourceArn": "arn:aws:kafka:eu-central-1:123456789012:cluster/c/1", "records": { "t-0": [
@@ -144,8 +144,7 @@ on_each_server!(a_decoder_is_given_the_schema_of_the_value);
 async fn a_decoder_is_given_the_schema_of_the_value(server: Server) {
     let once = engine(&server).await;
     let decode = |value: &[u8], record: &KafkaRecord| {
-        let schema = record.value_schema.as_ref().ok_or("no schema")?;
-        let schema = schema.schema_id.clone().unwrap_or_default();
+        let schema = record.value_schema_id.clone().ok_or("no schema")?;
         Ok::<_, &str>((schema, value.len()))
     };
     let seen = Arc::new(Mutex::new(Vec::new()));

@@ -1,6 +1,6 @@
 //! Sources that read no reply: one failure fails the batch, and what succeeded is replayed.
 
-use lambda_idempotency::batch::Selector;
+use lambda_idempotency::Selector;
 use lambda_idempotency::cloudwatch_logs::LogsEvent;
 use lambda_idempotency::mq::{activemq::ActiveMqEvent, rabbitmq::RabbitMqEvent};
 use lambda_idempotency::s3_events::S3Event;
@@ -13,17 +13,16 @@ const ACTIVEMQ: &str = include_str!("../../fixtures/activemq.json");
 const RABBITMQ: &str = include_str!("../../fixtures/rabbitmq.json");
 const S3: &str = include_str!("../../fixtures/s3-notification.json");
 
+type Layer<Src> = BatchLayer<Src, Value, &'static str>;
+
 /// Fails on the second of three records, then on none.
 async fn recovers<Src: Source + DeserializeOwned>(
     server: &Server,
     event: &str,
-    key: Option<Selector>,
+    keyed: fn(Layer<Src>) -> Layer<Src>,
 ) {
     let (once, world) = (engine(server).await, World::default());
-    let layer = || match key.clone() {
-        Some(key) => layer::<Src>(&once).key_from(key),
-        None => layer::<Src>(&once),
-    };
+    let layer = || keyed(layer(&once));
     let records = Src::records(serde_json::from_str(event).unwrap());
     let ids: Vec<_> = records
         .iter()
@@ -50,20 +49,22 @@ async fn recovers<Src: Source + DeserializeOwned>(
 
 on_each_server!(log_events_that_succeeded_are_replayed);
 async fn log_events_that_succeeded_are_replayed(server: Server) {
-    recovers::<LogsEvent>(&server, LOGS, None).await;
+    recovers::<LogsEvent>(&server, LOGS, |layer| layer).await;
 }
 
 on_each_server!(activemq_messages_that_succeeded_are_replayed);
 async fn activemq_messages_that_succeeded_are_replayed(server: Server) {
-    recovers::<ActiveMqEvent>(&server, ACTIVEMQ, None).await;
-    recovers::<ActiveMqEvent>(&server, ACTIVEMQ, Some(Selector::attribute("bill-id"))).await;
+    recovers::<ActiveMqEvent>(&server, ACTIVEMQ, |layer| layer).await;
+    recovers::<ActiveMqEvent>(&server, ACTIVEMQ, |layer| layer.key_attribute("bill-id")).await;
 }
 
 on_each_server!(rabbitmq_messages_that_succeeded_are_replayed);
 async fn rabbitmq_messages_that_succeeded_are_replayed(server: Server) {
-    recovers::<RabbitMqEvent>(&server, RABBITMQ, Some(Selector::attribute("bill-id"))).await;
-    let in_the_body = Selector::pointer("/bill").unwrap();
-    recovers::<RabbitMqEvent>(&server, RABBITMQ, Some(in_the_body)).await;
+    recovers::<RabbitMqEvent>(&server, RABBITMQ, |layer| layer.key_attribute("bill-id")).await;
+    recovers::<RabbitMqEvent>(&server, RABBITMQ, |layer| {
+        layer.key_from(Selector::pointer("/bill").unwrap())
+    })
+    .await;
 }
 
 on_each_server!(a_rabbitmq_message_without_an_id_and_a_key_is_not_run);
@@ -88,7 +89,7 @@ async fn s3_records_have_one_claim_each(server: Server) {
         later["s3"]["object"]["sequencer"] = sequencer.into();
         records.push(later);
     }
-    recovers::<S3Event>(&server, &three.to_string(), None).await;
+    recovers::<S3Event>(&server, &three.to_string(), |layer| layer).await;
 }
 
 on_each_server!(what_has_no_records_is_done);

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use lambda_idempotency::sqs::{Envelope, Rejection, Selector};
+use lambda_idempotency::Selector;
+use lambda_idempotency::sqs::{Envelope, Rejection};
 
 use super::*;
 
@@ -83,8 +84,8 @@ async fn a_producers_retry_does_not_stop_its_fifo_group(server: Server) {
     assert_eq!(effects.take(), ["m-1", "m-3"]);
 }
 
-on_each_server!(other_content_another_topic_and_another_type_are_mismatches);
-async fn other_content_another_topic_and_another_type_are_mismatches(server: Server) {
+on_each_server!(other_content_another_topic_type_or_account_is_a_mismatch);
+async fn other_content_another_topic_type_or_account_is_a_mismatch(server: Server) {
     let another = json!("another");
     let dearer = json!({ "payment_id": "p-1", "amount": 6 });
     for (envelope, body, changes) in [
@@ -102,7 +103,8 @@ async fn other_content_another_topic_and_another_type_are_mismatches(server: Ser
             EVENT,
             &[
                 ("/source", another.clone()),
-                ("/detail-type", another),
+                ("/detail-type", another.clone()),
+                ("/account", another),
                 ("/detail", dearer),
             ],
         ),
@@ -178,15 +180,17 @@ async fn a_body_that_is_not_in_its_envelope_fails_its_message_alone(server: Serv
 
 /// The attributes that a publisher sets are in the envelope, not on the message.
 #[tokio::test(start_paused = true)]
-async fn a_selector_looks_inside_the_envelope() {
+async fn a_key_is_looked_for_inside_the_envelope() {
     let server = Server::dynoxide().await;
-    for selector in [
-        Selector::attribute("tenant"),
-        Selector::pointer("/payment_id").unwrap(),
-    ] {
+    for is_attribute in [true, false] {
         let (once, effects) = (engine(&server).await, Effects::default());
         let runs = effects.clone();
-        let layer = BatchLayer::new(once).operation("charge").key_from(selector);
+        let layer = BatchLayer::new(once).operation("charge");
+        let layer = if is_attribute {
+            layer.key_attribute("tenant")
+        } else {
+            layer.key_from(Selector::pointer("/payment_id").unwrap())
+        };
         let mut worker = layer
             .envelope(Envelope::Sns)
             .handler(move |message: Message<Value>| {

@@ -1,7 +1,7 @@
 //! A handler's own error: its type in the log, itself for the hook, its text where the setting asks for it.
 
 use super::*;
-use lambda_idempotency::sqs::Selector;
+use lambda_idempotency::Selector;
 
 use crate::secrets::Log;
 
@@ -108,26 +108,23 @@ async fn a_message_that_the_hook_took_is_logged_with_the_words_of_a_reported_one
     }
 }
 
-on_each_server!(a_message_without_a_value_where_the_selector_looks_is_logged_with_the_place);
-async fn a_message_without_a_value_where_the_selector_looks_is_logged_with_the_place(
-    server: Server,
-) {
+on_each_server!(a_message_without_a_value_at_its_keys_place_is_logged_with_the_place);
+async fn a_message_without_a_value_at_its_keys_place_is_logged_with_the_place(server: Server) {
     let (log, _capture) = Log::capture();
     let once = engine(&server).await;
-    for (selector, place) in [
+    let selector = Selector::pointer("/order/id").unwrap();
+    for (layer, place) in [
+        (charge(&once).key_from(selector), "`/order/id` in the body"),
         (
-            Selector::pointer("/order/id").unwrap(),
-            "`/order/id` in the body",
+            charge(&once).key_attribute("order-id"),
+            "the attribute `order-id`",
         ),
-        (Selector::attribute("order-id"), "the attribute `order-id`"),
     ] {
-        let mut worker = charge(&once)
-            .key_from(selector)
-            .handler(|_| async { Ok::<_, PaymentError>(()) });
+        let mut worker = layer.handler(|_| async { Ok::<_, PaymentError>(()) });
         let reported = deliver(&mut worker, [payment("m-1", "p-1", 5)]).await;
         assert_eq!(reported, ["m-1"]);
         let words = format!(
-            "no idempotency key: nothing, or an empty value, is at {place}: correct the selector"
+            "no idempotency key: nothing, or an empty value, is at {place}: correct the layer's key"
         );
         assert!(log.text().contains(&words), "{}", log.text());
     }

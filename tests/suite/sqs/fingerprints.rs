@@ -1,7 +1,6 @@
 //! The parts by which two messages of one key are compared, by setting.
 
-use lambda_idempotency::Fingerprint;
-use lambda_idempotency::sqs::Selector;
+use lambda_idempotency::{Fingerprint, Selector};
 
 use super::*;
 
@@ -127,23 +126,28 @@ fn typed(id: &str, event_type: Option<&str>) -> Value {
 
 on_each_server!(an_attribute_is_compared_where_it_is_named);
 async fn an_attribute_is_compared_where_it_is_named(server: Server) {
+    let mut dearer = typed("dearer", Some("placed"));
+    dearer["body"] = payment("dearer", "p-1", 6)["body"].clone();
     let messages = [
         typed("placed", Some("placed")),
         typed("again", Some("placed")),
         typed("cancelled", Some("cancelled")),
         typed("empty", Some("")),
         typed("bare", None),
+        dearer,
     ];
     let named = |layer: Layer| {
         let names = ["trace", "event_type"].map(str::to_owned);
         layer.settings(|settings| settings.fingerprint_attributes = names.into())
     };
-    let different = &["cancelled", "empty", "bare"][..];
+    let different = &["cancelled", "empty", "bare", "dearer"][..];
     let default: fn(Layer) -> Layer = |layer| layer;
+    let alone = |layer: Layer| named(layer).fingerprint(|_, _| Fingerprint::bytes(b""));
     let not_compared = |layer: Layer| named(layer).fingerprint(|_, _| None);
     for (configure, expected) in [
-        (&default as &dyn Fn(Layer) -> Layer, &NOTHING[..]),
+        (&default as &dyn Fn(Layer) -> Layer, &different[3..]),
         (&named, different),
+        (&alone, &different[..3]),
         (&not_compared, &NOTHING),
     ] {
         let (once, effects) = (engine(&server).await, Effects::default());

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
+use crate::secrets::Log;
 use crate::support::Fault;
 
 /// So many new messages; on a later delivery SQS counts it.
@@ -144,6 +145,7 @@ async fn a_throttled_read_is_tried_again(server: Server) {
 
 on_each_server!(without_the_permission_for_groups_requests_go_out_one_by_one);
 async fn without_the_permission_for_groups_requests_go_out_one_by_one(server: Server) {
+    let (log, _capture) = Log::capture();
     let proxy = Proxy::before(&server).await;
     let once = engine(proxy.server()).await;
     let effects = Effects::default();
@@ -157,6 +159,8 @@ async fn without_the_permission_for_groups_requests_go_out_one_by_one(server: Se
     let [asked, claims, ends] =
         ["BatchExecuteStatement", "PutItem", "UpdateItem"].map(|name| counts[name]);
     assert_eq!((asked, claims, ends), (2, 4, 4), "{counts:?}");
+    let said = log.text();
+    assert!(said.contains("DynamoDB names: injected"), "{said}");
 
     let more: Vec<_> = (11..=14)
         .map(|n| payment(&format!("m-{n}"), &format!("p-{n}"), n))

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::task::{Context, Poll};
 
-use lambda_idempotency::InFlight;
+use lambda_idempotency::{InFlight, Key};
+use tokio::time::Instant;
 use tower::ServiceBuilder;
 
 use super::*;
@@ -224,6 +225,10 @@ async fn a_message_whose_handler_fails_to_become_ready_runs_when_it_is_delivered
         let messages = || [payment("m-1", "p-1", 5)];
         let mut broken = ServiceBuilder::new().layer(charge(&once)).service(Broken);
         assert_eq!(deliver(&mut broken, messages()).await, ["m-1"]);
+        let id = once.record_id(&Key::new("charge", "p-1")).unwrap();
+        let soon = Instant::now() + Duration::from_secs(5);
+        let found = once.store().load(&id, soon).await.unwrap();
+        assert_eq!(found.is_some(), in_flight != InFlight::FailFast);
         let mut worker = charging(&once, &effects);
         assert_eq!(deliver(&mut worker, messages()).await, NOTHING);
         assert_eq!(effects.take(), ["m-1"]);

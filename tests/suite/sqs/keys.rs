@@ -1,20 +1,23 @@
 //! The places of a message's key, and the tenant that it belongs to.
 
-use lambda_idempotency::OnMissingKey;
-use lambda_idempotency::sqs::Selector;
+use lambda_idempotency::{OnMissingKey, Selector};
 
 use super::*;
 
-/// A worker that takes any JSON, under this selector, and always takes effect.
-fn selecting(once: &Idempotency, selector: Selector, effects: &Effects) -> impl Worker + use<> {
+type Layer = BatchLayer<Value, PaymentError>;
+
+/// A worker that takes any JSON, under this key, and always takes effect.
+fn selecting(
+    once: &Idempotency,
+    keyed: fn(Layer) -> Layer,
+    effects: &Effects,
+) -> impl Worker + use<> {
     let effects = effects.clone();
-    BatchLayer::new(once.clone())
-        .operation("charge")
-        .key_from(selector)
-        .handler(move |message: Message<Value>| {
-            effects.of(&message);
-            async { Ok::<_, PaymentError>(()) }
-        })
+    let layer = keyed(BatchLayer::new(once.clone()).operation("charge"));
+    layer.handler(move |message: Message<Value>| {
+        effects.of(&message);
+        async { Ok::<_, PaymentError>(()) }
+    })
 }
 
 /// The message with an attribute in place of those that it had.
@@ -35,7 +38,7 @@ fn with_text(message: Value, name: &str, value: &str) -> Value {
 on_each_server!(a_message_attribute_may_be_the_key);
 async fn a_message_attribute_may_be_the_key(server: Server) {
     let (once, effects) = (engine(&server).await, Effects::default());
-    let mut worker = selecting(&once, Selector::attribute("payment-id"), &effects);
+    let mut worker = selecting(&once, |layer| layer.key_attribute("payment-id"), &effects);
     let binary = json!({ "binaryValue": "AP8=", "dataType": "Binary" });
     let messages = [
         with_text(message("m-1", "5"), "payment-id", "p-1"),
@@ -99,8 +102,8 @@ async fn a_place_in_the_body_may_be_the_key(server: Server) {
 on_each_server!(an_expression_may_compose_the_key_of_several_parts);
 async fn an_expression_may_compose_the_key_of_several_parts(server: Server) {
     let (once, effects) = (engine(&server).await, Effects::default());
-    let selector = Selector::jmespath("[tenant, payment]").unwrap();
-    let mut worker = selecting(&once, selector, &effects);
+    let keyed = |layer: Layer| layer.key_from(Selector::jmespath("[tenant, payment]").unwrap());
+    let mut worker = selecting(&once, keyed, &effects);
     let body =
         |tenant: &str, payment: u64| json!({ "tenant": tenant, "payment": payment }).to_string();
     let messages = [
@@ -121,7 +124,8 @@ async fn a_selection_that_finds_nothing_meets_the_policy(server: Server) {
         .build()
         .unwrap();
     let effects = Effects::default();
-    let mut worker = selecting(&once, Selector::pointer("/id").unwrap(), &effects);
+    let keyed = |layer: Layer| layer.key_from(Selector::pointer("/id").unwrap());
+    let mut worker = selecting(&once, keyed, &effects);
     let messages = [message("m-1", "{}"), message("m-2", "{}")];
     assert_eq!(deliver(&mut worker, messages).await, NOTHING);
     assert_eq!(effects.take(), ["m-1", "m-2"], "two requests, unprotected");

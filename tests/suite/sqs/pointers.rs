@@ -1,6 +1,6 @@
 //! Payloads that an extended client has put into S3: a producer that sends again makes another object for the same request.
 
-use lambda_idempotency::sqs::{Envelope, S3Pointer, Selector};
+use lambda_idempotency::sqs::{Envelope, S3Pointer};
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::{Begun, Disposition, InFlight, Key};
 
@@ -82,7 +82,7 @@ async fn without_a_fetch_an_attribute_is_the_key_and_the_object_does_not_count(s
     let runs = effects.clone();
     let layer = BatchLayer::new(once)
         .operation("charge")
-        .key_from(Selector::attribute("payment"))
+        .key_attribute("payment")
         .envelope(Envelope::S3Pointer);
     let mut worker = layer.handler(move |message: Message<S3Pointer>| {
         assert!(message.body.key.starts_with("p-1"));
@@ -127,7 +127,7 @@ async fn a_payload_that_was_not_fetched_is_no_other_one_once_it_is() {
         };
         let unfetched = BatchLayer::new(once.clone())
             .operation("charge")
-            .key_from(Selector::attribute("payment"));
+            .key_attribute("payment");
         let unfetched = envelopes
             .iter()
             .copied()

@@ -2,7 +2,6 @@
 
 use std::time::SystemTime;
 
-use lambda_idempotency::sqs::Visibility;
 use lambda_idempotency::{Fingerprint, Key};
 
 use crate::secrets::Log;
@@ -58,7 +57,6 @@ fn seconds(request: &Value) -> i64 {
 on_each_server!(a_message_in_flight_elsewhere_stays_hidden_until_the_lease_is_over);
 async fn a_message_in_flight_elsewhere_stays_hidden_until_the_lease_is_over(server: Server) {
     let queue = QueueApi::answering(None).await;
-    let visibility = Visibility::new(queue.client());
     let messages = vec![
         payment("m-1", "p-1", 5),
         payment("m-2", "p-2", 5),
@@ -72,7 +70,7 @@ async fn a_message_in_flight_elsewhere_stays_hidden_until_the_lease_is_over(serv
     let reported = while_in_flight(
         &server,
         lease,
-        |layer| layer.visibility(visibility.clone()),
+        |layer| layer.visibility(queue.client(), |_| {}),
         messages,
     )
     .await;
@@ -99,16 +97,19 @@ async fn a_message_in_flight_elsewhere_stays_hidden_until_the_lease_is_over(serv
 on_each_server!(a_lease_of_days_hides_for_no_longer_than_sqs_allows);
 async fn a_lease_of_days_hides_for_no_longer_than_sqs_allows(server: Server) {
     let queue = QueueApi::answering(None).await;
-    let visibility = Visibility::new(queue.client()).queue_url("http://queue/payments");
     // Received a second time: nobody knows when, so that the longest batching window is taken off.
     let mut again = payment("m-1", "p-1", 5);
     again["attributes"]["ApproximateReceiveCount"] = json!("2");
-    let limited = visibility.clone().limit(Duration::from_secs(7));
-    for (visibility, expected) in [(visibility, 42_800..=42_900), (limited, 7..=7)] {
+    for (limit, expected) in [(None, 42_800..=42_900), (Some(7), 7..=7)] {
         while_in_flight(
             &server,
             Duration::from_hours(48),
-            |layer| layer.visibility(visibility.clone()),
+            |layer| {
+                layer.visibility(queue.client(), |visibility| {
+                    visibility.queue_url = Some("http://queue/payments".to_owned());
+                    visibility.limit = limit.map_or(visibility.limit, Duration::from_secs);
+                })
+            },
             vec![again.clone()],
         )
         .await;
@@ -124,7 +125,6 @@ on_each_server!(a_queue_that_refuses_is_a_line_in_the_log);
 async fn a_queue_that_refuses_is_a_line_in_the_log(server: Server) {
     let (log, _capture) = Log::capture();
     let queue = QueueApi::answering(Some("ReceiptHandleIsInvalid")).await;
-    let visibility = Visibility::new(queue.client());
     let mut nameless = payment("m-2", "p-2", 5);
     nameless["eventSourceARN"] = json!("payments");
     let messages = vec![
@@ -136,7 +136,7 @@ async fn a_queue_that_refuses_is_a_line_in_the_log(server: Server) {
     let reported = while_in_flight(
         &server,
         lease,
-        |layer| layer.visibility(visibility.clone()),
+        |layer| layer.visibility(queue.client(), |_| {}),
         messages,
     )
     .await;

@@ -31,16 +31,22 @@ async fn new_records_of_many_keys_take_two_requests_for_as_many_as_run_side_by_s
     }
 }
 
-on_each_server!(new_records_of_one_key_take_two_requests_each);
-async fn new_records_of_one_key_take_two_requests_each(server: Server) {
+on_each_server!(records_of_one_key_take_two_requests_each_and_one_when_they_come_again);
+async fn records_of_one_key_take_two_requests_each_and_one_when_they_come_again(server: Server) {
     for count in [1_usize, 10, 25, 26, 60] {
         let (proxy, ledger, once) = bench(&server).await;
         let mut worker = booking(&once, &ledger);
-        let records = (1..=count).map(|n| record(n, "tea", &format!("m-{n:03}")));
-        assert_eq!(deliver(&mut worker, records).await, None);
+        let records = || (1..=count).map(|n| record(n, "tea", &format!("m-{n:03}")));
+        assert_eq!(deliver(&mut worker, records()).await, None);
         assert_eq!(ledger.take().len(), count);
         // Each is claimed when the one before it has ended.
         assert!(proxy.take_total() <= 2 * count, "{count} records");
+        // It is read, or its claim is refused, when the one before it has ended.
+        for mut again in [worker, booking(&once, &ledger)] {
+            assert_eq!(deliver(&mut again, records()).await, None);
+            assert_eq!(ledger.take(), NOTHING);
+            assert_eq!(proxy.take_total(), count);
+        }
     }
 }
 
