@@ -113,8 +113,10 @@
 //!
 //! # What is logged
 //!
-//! One event, `reported`, where the layer itself fails an invocation, and `rejected` where a hook
-//! answered it; never a payload, a key or an answer. The engine logs its own.
+//! `reported` where the layer itself fails an invocation, `rejected` where a hook answered it, and
+//! the error `hook_failed` where a hook failed. None has a payload, a key or an answer, unless
+//! [`log_errors`](crate::Settings::log_errors) is set: the texts of the parser and of hooks may quote
+//! them. The engine logs its own.
 
 mod error;
 mod hook;
@@ -128,6 +130,5 @@ pub use crate::engine::rejection::Rejection;
 pub use error::InvokeError;
 pub use kind::S3BatchTask;
 pub use layer::InvokeLayer;
-pub use reader::Selector;
 pub use run::{Invocation, InvokeService};
 pub use settings::Settings;

@@ -18,13 +18,14 @@ use crate::idempotency::source_retention::SourceRetention;
 use crate::invoke::S3BatchTask;
 use crate::invoke::hook::answering;
 use crate::invoke::kind::Kind;
-use crate::invoke::reader::{Reader, Selector};
+use crate::invoke::reader::{Place, Reader};
 use crate::invoke::run::{Config, Invocation, InvokeService};
 use crate::invoke::settings::Settings;
 use crate::protocol::causes::{HandlerError, name_causes_of};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::IntoToken;
 use crate::protocol::key_source::KeySource;
+use crate::protocol::selector::Selector;
 
 /// Makes a handler of Lambda's events of a handler of one [`Invocation`]: an event that comes twice
 /// takes effect once, and gets the same answer.
@@ -99,7 +100,7 @@ impl<T, E> InvokeLayer<T, E> {
     /// expression finds it. It replaces [`key`](Self::key): the last call counts.
     ///
     /// ```
-    /// use lambda_idempotency::invoke::{InvokeLayer, Invocation, Selector};
+    /// use lambda_idempotency::{Selector, invoke::{InvokeLayer, Invocation}};
     /// # use lambda_idempotency::{Idempotency, store::MemoryStore};
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
@@ -109,7 +110,7 @@ impl<T, E> InvokeLayer<T, E> {
     /// # Ok(()) }
     /// ```
     pub fn key_from(mut self, selector: Selector) -> Self {
-        self.config.reader.key = self.config.reader.key.selected(selector);
+        self.config.reader.key = self.config.reader.key.selected(Place(selector));
         self
     }
 
@@ -354,9 +355,9 @@ impl<T: DeserializeOwned, E> InvokeLayer<T, E> {
 
     /// Makes a layer for a function that is the target of a rule of an EventBridge bus.
     ///
-    /// The payload is the event's `detail`. The key is the event's `id` unless one is set:
-    /// EventBridge makes it once for an event, and a new one where the producer puts the event
-    /// again. Two events are compared by `source`, `detail-type` and `detail`. Outcomes are kept for
+    /// The payload is the event's `detail`. The key is the event's `id` unless one is set: it is new
+    /// where the producer puts the event again, and AWS doesn't promise the same one in each try. Two
+    /// events are compared by `source`, `detail-type`, `account` and `detail`. Outcomes are kept for
     /// 7 days: by default [EventBridge tries a delivery for 24 hours][tries].
     /// [No answer](Settings::without_answer) is asked for.
     ///

@@ -147,7 +147,10 @@ impl<T: DeserializeOwned, E: Display + 'static> Config<T, E> {
         if !once.waits() {
             match within(end, handler.ready()).await {
                 Some(Ok(_)) => {}
-                Some(Err(error)) => return Err(self.handler_failed(error)),
+                Some(Err(error)) => {
+                    self.show(event, &error);
+                    return Err(self.handler_failed(error));
+                }
                 None => return Err(Error::TooLate.into()),
             }
         }
@@ -157,9 +160,12 @@ impl<T: DeserializeOwned, E: Display + 'static> Config<T, E> {
             Err(Error::Key(KeyError::Missing)) => {
                 return Err(Error::Key(self.reader.key.absence()).into());
             }
-            Err(obstacle) => return self.refuse(obstacle),
+            Err(obstacle) => return Err(obstacle.into()),
         };
-        if let Some(Err(error)) = within(end, handler.ready()).await {
+        let ready = run.while_renewed(handler.ready());
+        if let Some(Err(error)) = within(end, ready).await.flatten() {
+            once.log_error(run.claim(), &error);
+            self.show(event, &error);
             ending(times, async { drop(run.not_started().await) }).await;
             return Err(self.handler_failed(error));
         }
@@ -224,7 +230,7 @@ impl<T: DeserializeOwned, E: Display + 'static> Config<T, E> {
                 Ok(error) => Err(self.handler_failed(error)),
                 Err(refusal) => Err(Error::Refused(refusal).into()),
             },
-            Err(obstacle) => self.refuse(obstacle),
+            Err(obstacle) => Err(obstacle.into()),
         }
     }
 
@@ -243,17 +249,9 @@ impl<T: DeserializeOwned, E: Display + 'static> Config<T, E> {
         let Some(hook) = &self.on_replay else {
             return Ok(stored);
         };
-        let input = (event.to_owned(), stored.clone(), replayed.replay());
+        let input = (event.to_owned(), stored.clone(), replayed.replay);
         let changed = hook::answer(hook, "on_replay", input, limits).await;
         Ok(changed.unwrap_or(stored))
-    }
-
-    fn refuse(&self, obstacle: Obstacle) -> Result<Box<RawValue>, Unanswered<E>> {
-        match obstacle {
-            // The work is done, and the outcome that was not kept is not asked for.
-            Error::OutcomeOmitted { .. } if self.settings.without_answer => Ok(nothing()),
-            obstacle => Err(obstacle.into()),
-        }
     }
 
     fn handler_failed(&self, error: E) -> Unanswered<E> {

@@ -48,7 +48,8 @@ pub struct Settings {
     pub without_answer: bool,
     /// The fields of the payload that are left out of the fingerprint, such as `/sent_at` and
     /// `/meta/trace`: they may differ between two events of one request; a pointer to the whole
-    /// changes nothing. Default: none.
+    /// changes nothing. A payload without a [canonical form](crate::Fingerprint) is compared whole.
+    /// Default: none.
     ///
     /// An event that differs there gets the answer of the first, so leave out nothing that changes
     /// what it asks for.

@@ -36,12 +36,23 @@ fn a_bus_event_gives_its_detail_and_its_id() {
 }
 
 #[test]
-fn the_same_message_of_another_topic_is_another_request() {
+fn the_same_message_of_another_topic_or_account_is_another_request() {
     let other = with(SNS, "/Records/0/Sns/TopicArn", json!("arn:aws:sns:::other"));
     let fingerprint = |event: &str| Kind::Sns.open(event).unwrap().fingerprint(&[]);
     assert_ne!(fingerprint(&other.to_string()), fingerprint(SNS));
     let again = with(SNS, "/Records/0/Sns/Timestamp", json!("later"));
     assert_eq!(fingerprint(&again.to_string()), fingerprint(SNS));
+
+    let fingerprint = |event: &str| Kind::EventBridge.open(event).unwrap().fingerprint(&[]);
+    let other = with(EVENT, "/account", json!("210987654321"));
+    assert_ne!(fingerprint(&other.to_string()), fingerprint(EVENT));
+    // Of an event without an account, the other parts count as before.
+    let none = with(EVENT, "/account", json!(null));
+    let context = ["shop.checkout", "payment.requested"];
+    let context = context.map(|text| Fingerprint::bytes(text.as_bytes()));
+    let detail = Fingerprint::json(br#"{"payment_id":"p-1","amount":5}"#);
+    let expected = Fingerprint::combine(context.iter().chain([&detail]));
+    assert_eq!(fingerprint(&none.to_string()), expected);
 }
 
 #[test]

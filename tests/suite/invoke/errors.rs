@@ -1,6 +1,6 @@
 //! The errors that the caller gets where there is no answer.
 
-use lambda_idempotency::invoke::Selector;
+use lambda_idempotency::Selector;
 
 use super::*;
 
@@ -173,7 +173,7 @@ async fn an_event_without_a_value_where_the_selector_looks_says_where_that_is() 
     let error = invoke(&function, &settlement("s-1", 5)).await.unwrap_err();
     assert_eq!(error.error_type(), Some("Idempotency.KeyMissing"));
     let said = error.to_string();
-    let place = "no idempotency key: nothing, or an empty value, is at `/transport/id` in the payload: correct the selector";
+    let place = "no idempotency key: nothing, or an empty value, is at `/transport/id` in the payload: correct the layer's key";
     assert!(said.starts_with(place), "{said}");
     assert_eq!(runs.take(), 0);
 }

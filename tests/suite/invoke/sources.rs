@@ -1,7 +1,6 @@
 //! The ready-made sources: which events are one, and which are refused.
 
-use lambda_idempotency::Pointer;
-use lambda_idempotency::invoke::Selector;
+use lambda_idempotency::Selector;
 
 use super::*;
 
@@ -133,21 +132,6 @@ async fn each_time_of_a_schedule_runs_once_however_often_it_is_tried() {
         assert!(words.contains("<aws.scheduler.schedule-arn>"), "{words}");
     }
     assert_eq!(runs.take(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_differs_between_tries_of_a_schedule_is_left_out_besides_what_the_settings_name() {
-    let sent_at: Vec<Pointer> = vec!["/sent_at".parse().unwrap()];
-    let layer = InvokeLayer::scheduler(engine());
-    let layer = layer.settings(|settings| settings.fingerprint_without = sent_at);
-    let runs = Runs::default();
-    let function = paying(layer, &runs);
-    for attempt in 1..=2 {
-        let mut event = schedule(ARN, "2026-11-23T00:00:00Z", attempt);
-        event["sent_at"] = json!(attempt);
-        assert_eq!(invoke(&function, &event).await.unwrap(), "null");
-    }
-    assert_eq!(runs.take(), 1);
 }
 
 fn task(state: &str, index: Option<u32>, amount: u64) -> Value {
