@@ -428,7 +428,7 @@ impl Idempotency {
         let disposition = match (&result, verdict) {
             (Ok(_), Verdict::Release) => Disposition::Release(None),
             (Ok(value), _) => run.completion(|| to_faithful_json(value)),
-            (Err(error), verdict) => Disposition::of_error(error, verdict == Verdict::Fail),
+            (Err(error), verdict) => Disposition::of_error(error, verdict != Verdict::Release),
         };
         match (run.ended(disposition).await, result) {
             (Ok(Ended::Replay(replayed)), _) => given(&replayed),
@@ -448,7 +448,7 @@ impl Idempotency {
 
 fn given<T: DeserializeOwned, E>(replayed: &Replayed) -> Result<Outcome<T>, Error<E>> {
     let value = replayed.decode().map_err(Obstacle::widen)?;
-    Ok(Outcome::Replayed(value, replayed.replay()))
+    Ok(Outcome::Replayed(value, replayed.replay))
 }
 
 impl Idempotency {
@@ -625,7 +625,8 @@ impl<T> Outcome<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// The result is final: it is stored, and replayed to duplicates.
+    /// The result is final: it is stored, and replayed to duplicates. On an `Err`, the same as
+    /// [`Fail`](Self::Fail).
     Complete,
     /// The result is not final: the lease ends, so that a retry runs at once.
     Release,

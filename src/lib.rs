@@ -87,7 +87,7 @@
 //! | `sqs` | | `BatchLayer` of [`sqs`], for functions behind an SQS queue; implies `batch` |
 //! | `streams` | | [`kinesis`], [`dynamodb_streams`], [`kafka`] and the other sources of batches; implies `batch` |
 //! | `invoke` | | `InvokeLayer` of [`invoke`], for handlers of one event: direct, Step Functions, EventBridge, SNS |
-//! | `jmespath` | | `jmespath` of the `Selector` in `batch`, `http` and `invoke`: keys that an expression finds in the body |
+//! | `jmespath` | | with `batch`, `http` or `invoke`: `Selector::jmespath`, for keys that an expression finds in the body |
 //! | `visibility` | | `sqs::Visibility`: messages in flight elsewhere stay hidden until the other's lease is over; `sqs::BatchLayer::rejected_to`; implies `sqs` |
 //! | `http` | | `IdempotencyLayer` of [`http`], for any tower service of `http::Request`; links nothing of Lambda's |
 //! | `axum` | | the same layer, around an axum router; with `lambda-http` in a function, without it in a server; implies `http` |
@@ -309,6 +309,12 @@ pub use protocol::key::IntoToken;
 pub use protocol::key::{Key, KeyError, RecordId};
 pub use protocol::pointer::Pointer;
 pub use protocol::record::{Failure, Omission};
+#[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
+#[cfg_attr(
+    docsrs,
+    doc(cfg(any(feature = "batch", feature = "http", feature = "invoke")))
+)]
+pub use protocol::selector::Selector;
 pub use setup::BuildError;
 pub use store::StoreError;
 

@@ -55,7 +55,7 @@ pub enum BuildError {
         /// The compiler's reason.
         reason: String,
     },
-    /// The text is no route, or its method is safe.
+    /// The text is no route, its method is safe, or its path lacks the key's parameter.
     #[error("route `{route}`: {reason}; write it as `POST /orders/{{id}}`{}", see!("route"))]
     Route {
         /// The route as it was given.

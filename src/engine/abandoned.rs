@@ -462,9 +462,6 @@ impl Engine {
     /// Ends a run that was dropped while its work went on, as one whose work panicked: what the
     /// work did is not known.
     pub(super) fn leave_dropped(&self, request: &Request, hold: &mut Hold, claim: &Claim) {
-        drop(claim.collected().close());
-        // Tasks that the handler has spawned go on, and ask whether they may.
-        claim.lose();
         if self.crash(request, hold, claim) {
             self.leave_release(request, hold, "dropped");
         }

@@ -38,9 +38,9 @@ use crate::store::{Answer, StoreError};
 /// The reason why nothing protects the runs of an engine that was built with the kill switch.
 const SWITCHED_OFF: &str = "protection is switched off";
 
-/// The reason why no claim is made while completions are refused.
-const NO_COMPLETION: &str = "a completion was refused for lack of permission, so that each delivery would repeat its effect: allow the \
-     function to update records; until then one claim a minute is made";
+/// The reason why no claim is made while completions are denied.
+const NO_COMPLETION: &str = "a completion was denied (a permission to update records, or the store's certificate), so that each delivery \
+     would repeat its effect; until one succeeds, one claim a minute is made";
 
 /// The answer to a request that wants to run.
 #[derive(Debug)]

@@ -119,7 +119,8 @@ impl Claim {
     ///
     /// Once a key was derived, the request's payload is bound to the idempotency key even if the
     /// handler fails: the effect may exist, and a provider would answer another payload with it. In
-    /// a run without a key it is random.
+    /// the claimless form, and in an unprotected run, nothing binds it. In a run without a key the
+    /// derived key is random.
     ///
     /// ```
     /// # use lambda_idempotency::{Fingerprint, Idempotency, Key, store::MemoryStore};

@@ -299,11 +299,6 @@ impl Engine {
         }
     }
 
-    /// Compares the derived keys with those of the record, as it was found.
-    fn compare_keys(&self, request: &Request, attempt: &Unclaimed, keys: DerivedKeys<'_>) {
-        keys.compare(self.keys_of(request, attempt, self.clock.now()));
-    }
-
     /// Ends a run without a claim whose work didn't return: nothing is written.
     pub(super) async fn end_claimless_crashed(
         &self,
@@ -311,15 +306,12 @@ impl Engine {
         mut attempt: Unclaimed,
         claim: &Claim,
     ) {
-        // An open transaction among them holds the record's place, and a connection that the read may
-        // wait for.
-        drop(claim.collected().close());
         let keys = self.derived_keys(claim);
         if claim.derived_generation().is_some()
             && let Ok(found) = self.look(request).await
         {
             attempt.found = found;
-            self.compare_keys(request, &attempt, keys);
+            keys.compare(self.keys_of(request, &attempt, self.clock.now()));
         }
     }
 
@@ -330,6 +322,8 @@ impl Engine {
         claim: &Claim,
         disposition: Disposition,
     ) -> Result<Ended, Obstacle> {
+        // Tasks that the handler has spawned go on, and ask whether they may.
+        let unless_committed = OnDrop::new(|| claim.lose());
         let mut writes = claim.collected().close();
         if !matches!(disposition, Disposition::Complete(_)) {
             // An open transaction among them holds the record's place.
@@ -344,7 +338,7 @@ impl Engine {
                 let record = self.record_in_the_way(&request, &attempt, met_at);
                 let record = record.inspect_err(|error| events::refused(&request, error));
                 if let Some(record) = record.transpose() {
-                    self.compare_keys(&request, &attempt, keys);
+                    keys.compare(self.keys_of(&request, &attempt, met_at));
                     return self
                         .replay(request, record?, false)
                         .await
@@ -360,11 +354,20 @@ impl Engine {
         let earlier = match disposition {
             Disposition::Complete(outcome) => {
                 let hold = self.hold_of(&attempt);
-                let completion = self.completion_of(&request, &hold, outcome).await;
+                let (mut completion, large) = self.completed(&request, &hold, outcome);
+                if let Some(text) = large {
+                    // The record that it will meet may keep it longer.
+                    let until = request.longest(&completion);
+                    completion.outcome = Box::pin(self.pack(&request, &hold, &text, until)).await;
+                }
                 let applied = self.apply(&request, attempt, keys, completion, writes);
                 let applied = applied.await;
                 match applied.inspect_err(|error| events::refused(&request, error))? {
-                    Applied::Sent(sent) => return self.conclude(request, claim, sent?).await,
+                    Applied::Sent(sent) => {
+                        let fence = sent?;
+                        unless_committed.disarm();
+                        return self.conclude(request, claim, fence).await;
+                    }
                     Applied::Replay(record) => Some(record),
                 }
             }
@@ -394,9 +397,10 @@ impl Engine {
             // outcome.
             Disposition::Release(_) => {
                 let looked = self.look(&request).await.map(|found| {
+                    let now = self.clock.now();
                     attempt.found = found;
-                    self.compare_keys(&request, &attempt, keys);
-                    self.record_in_the_way(&request, &attempt, self.clock.now())
+                    keys.compare(self.keys_of(&request, &attempt, now));
+                    self.record_in_the_way(&request, &attempt, now)
                 });
                 match looked {
                     Ok(Ok(earlier)) => earlier,

@@ -97,7 +97,7 @@ pub enum Error<E> {
     /// The condition of a business write didn't hold, and the write has no answer of the handler's
     /// own error type ([`Write::or_else`](crate::store::transaction::Write::or_else)). Nothing was
     /// written, nothing of this attempt will be, and the claim was released.
-    #[error("the condition of business write {} did not hold: nothing was written{}{}", .0.index(), .0.unread_answer(), see!("condition-failed"))]
+    #[error("the condition of business write {} did not hold: nothing was written{}{}", .0.index, .0.unread_answer(), see!("condition-failed"))]
     Refused(Refusal),
     /// The handler succeeded, and its transaction didn't commit: nothing was written, and nothing
     /// of this attempt will be. A retry is safe, and runs at once where the claim could be

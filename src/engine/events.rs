@@ -115,8 +115,10 @@ pub(super) fn finished(
 
 fn fenced(request: &Request, attempt: u32, completion: &Completion, fence: &Fence) {
     let (operation, key) = (&*request.operation, &request.id);
+    let is_omitted =
+        request.options.wants_outcome && matches!(completion.outcome, StoredOutcome::Omitted(_));
     match fence {
-        Fence::Held if matches!(completion.outcome, StoredOutcome::Omitted(_)) => {
+        Fence::Held if is_omitted => {
             request.meter.count(Count::OutcomesOmitted);
             let outcome = &completion.outcome;
             tracing::warn!(event = "outcome_omitted", operation, %key, attempt, ?outcome, "idempotency");
@@ -149,7 +151,7 @@ pub(super) fn committed(
         Ok(fence) => fenced(request, attempt, completion, fence),
         Err(Uncommitted::Refused(refusal)) => {
             request.meter.count(Count::Failures);
-            let index = refusal.index();
+            let index = refusal.index;
             tracing::info!(event = "condition_failed", operation, %key, attempt, index, "idempotency");
         }
         Err(Uncommitted::NotCommitted(error)) => {

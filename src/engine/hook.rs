@@ -51,8 +51,12 @@ impl<I, O> Hook<I, O> {
         Self { call }
     }
 
-    /// Returns the closure's answer. A panic, and no answer by this instant, is a problem, too.
+    /// Returns the closure's answer. A panic, and no answer by this instant, is a problem, too. From
+    /// this instant on the closure is not called: an effect that it begins would be cut off.
     pub(crate) async fn answer(&self, input: I, until: Option<Instant>) -> Result<O, Problem> {
+        if until.is_some_and(|until| Instant::now() >= until) {
+            return Err("no time was left to ask it".into());
+        }
         // The call itself is inside, too: a closure may panic before it returns its future.
         let calling = async { (self.call)(input).await };
         let calling = AssertUnwindSafe(calling).catch_unwind();
@@ -108,6 +112,9 @@ mod tests {
         assert_eq!(answer(|_| async { panic!("later") }, false).await, panicked);
         let too_late = problem("it did not answer in time");
         assert_eq!(answer(|_| pending(), false).await, too_late);
+        let over = Some(Instant::now());
+        let not_called = Hook::new(at_once, false).answer(7, over).await;
+        assert_eq!(not_called, problem("no time was left to ask it"));
     }
 
     #[tokio::test]

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::timeout_at;
+
 use crate::engine::claim::Claim;
 use crate::engine::fence::{Hold, is_mine};
 use crate::engine::metrics::Count;
@@ -99,7 +101,8 @@ impl Engine {
         while let Some((until, limit)) = claim.time() {
             let end = now.instant + until.saturating_since(now.time).min(LONGEST);
             let wake = if until < limit { turn.min(end) } else { end };
-            tokio::time::sleep_until(wake).await;
+            // The claim may be over earlier: the clock goes faster, or another attempt has taken over.
+            let _ = timeout_at(wake, claim.over()).await;
             now = self.moment();
             let late = now.instant.saturating_duration_since(wake);
             if late >= LATE {

@@ -36,6 +36,8 @@ pub struct Replay {
 /// The outcome of an earlier attempt, as its record keeps it.
 #[derive(Debug)]
 pub struct Replayed {
+    /// The attempt that the outcome comes from.
+    pub replay: Replay,
     request: Box<Request>,
     record: Box<Record>,
     /// The text of an outcome that the record has compressed.
@@ -48,14 +50,6 @@ pub struct Replayed {
 const NOTHING: &str = "null";
 
 impl Replayed {
-    /// Returns the attempt that the outcome comes from.
-    pub fn replay(&self) -> Replay {
-        Replay {
-            processed_at: self.record.completed_at.map(Into::into),
-            attempt: self.record.attempt,
-        }
-    }
-
     /// Decodes the outcome.
     ///
     /// # Errors
@@ -110,7 +104,7 @@ impl Engine {
     ) -> Completion {
         let (mut completion, large) = self.completed(request, hold, outcome);
         if let Some(text) = large {
-            let until = request.longest(&completion);
+            let until = completion.expiration;
             completion.outcome = Box::pin(self.pack(request, hold, &text, until)).await;
         }
         completion
@@ -244,6 +238,10 @@ impl Engine {
     ) -> Result<Replayed, Obstacle> {
         match self.unpacked(&request, &record).await {
             Ok(unpacked) => Ok(Replayed {
+                replay: Replay {
+                    processed_at: record.completed_at.map(Into::into),
+                    attempt: record.attempt,
+                },
                 request,
                 record,
                 unpacked,
@@ -267,7 +265,7 @@ impl Engine {
     }
 
     /// Returns the outcome's text, where the record has it compressed; `None` where the record has
-    /// it as text.
+    /// it as text, or where it was not kept and the request does not ask for it.
     async fn unpacked(
         &self,
         request: &Request,
@@ -290,6 +288,8 @@ impl Engine {
             // A failure that lost its words is a failure still: it must not pass for something
             // done.
             _ if is_failure => return Err(Error::Failed(Failure::unknown())),
+            // The work is done, and the outcome that was not kept is not asked for.
+            Some(StoredOutcome::Omitted(_)) if !request.options.wants_outcome => return Ok(None),
             Some(StoredOutcome::Omitted(reason)) => return Err(omitted(*reason)),
             None => {
                 let reason = "a final record without an outcome";

@@ -280,11 +280,8 @@ impl Run {
 
     /// Ends a run whose work didn't return: what it did is not known.
     async fn crashed(mut self, last_error: &'static str) {
-        drop(self.claim.collected().close());
-        match self.take_protection() {
+        match self.abandon() {
             Protection::Claimed(request, hold) => {
-                // The tasks that the handler has spawned go on, and ask whether they may.
-                self.claim.lose();
                 let end = self
                     .engine
                     .end_crashed(&request, hold, &self.claim, last_error);
@@ -328,6 +325,22 @@ impl Run {
             .await
     }
 
+    /// Takes the protection away from work that didn't return. Tasks that it has spawned go on, and ask
+    /// whether they may.
+    fn abandon(&mut self) -> Protection {
+        // An open transaction among its writes holds the record's place, and a connection that the end
+        // may wait for.
+        drop(self.claim.collected().close());
+        let protection = self.take_protection();
+        if matches!(
+            protection,
+            Protection::Claimed(..) | Protection::Claimless(..)
+        ) {
+            self.claim.lose();
+        }
+        protection
+    }
+
     /// Takes the protection away, whose end then is the caller's task.
     fn take_protection(&mut self) -> Protection {
         mem::replace(&mut self.protection, Protection::None)
@@ -336,7 +349,7 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        match self.take_protection() {
+        match self.abandon() {
             Protection::Claimed(request, mut hold) => {
                 self.engine.leave_dropped(&request, &mut hold, &self.claim);
             }

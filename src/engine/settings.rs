@@ -52,11 +52,12 @@ pub enum OnStoreUnavailable {
     #[default]
     FailClosed,
     /// The handler runs unprotected, but not in the [claimless](crate::Idempotency::claimless) form,
-    /// which commits to the store. Only for a store that can't be reached: one that has answered
-    /// this request in any way still fails, even if it can't be reached a moment later. A refusal
+    /// which commits to the store. Only for a store that can't be reached: one that has answered any
+    /// read or claim of this request still fails, even if it can't be reached a moment later. A refusal
     /// (not set up, no permission), throttling, and a record of this key are answers; so is a read
-    /// that found none. A record may say that a crashed attempt has had its effect, or which of its
-    /// steps have; an unprotected run would repeat them.
+    /// that found none. That the release of an unanswered claim applies is no answer. A record may
+    /// say that a crashed attempt has had its effect, or which of its steps have; an unprotected run
+    /// would repeat them.
     FailOpen,
 }
 
@@ -222,7 +223,8 @@ pub struct Settings {
     /// The largest outcome, in bytes of JSON, that is kept in the record. Default: 8 KiB, since a
     /// store may bill a condition that fails by the size of the record that it meets, as DynamoDB
     /// does: each duplicate then pays for a large outcome again. Leave room under the largest record
-    /// that the store takes (for DynamoDB, set at most 390,000).
+    /// that the store takes (for DynamoDB, set at most 390,000; with steps, whose journal takes up to
+    /// 128 KiB, 250,000).
     ///
     /// A larger outcome is compressed, and where that doesn't bring it under the limit, kept beside
     /// its record. One that is too large even for that is not kept: its request is done, and a

@@ -41,18 +41,9 @@ impl Fingerprint {
         Self::json_without(payload, &[])
     }
 
-    /// Hashes a JSON text as received without these fields, or its bytes, where it isn't JSON. The
-    /// pointer to the whole text leaves nothing out.
-    ///
-    /// ```
-    /// use lambda_idempotency::{Fingerprint, Pointer};
-    ///
-    /// let sent_at: Pointer = "/sent_at".parse()?;
-    /// let retried = Fingerprint::json_without(br#"{"amount": 1250, "sent_at": 17}"#, &[sent_at]);
-    /// assert_eq!(retried, Fingerprint::json(br#"{"amount": 1250}"#));
-    /// # Ok::<(), lambda_idempotency::BuildError>(())
-    /// ```
-    pub fn json_without(payload: &[u8], left_out: &[Pointer]) -> Self {
+    /// Hashes a JSON text as received without these fields, or all its bytes, where it has no
+    /// [canonical form](Self). The pointer to the whole text leaves nothing out.
+    pub(crate) fn json_without(payload: &[u8], left_out: &[Pointer]) -> Self {
         match canonical::canonicalize(payload, left_out) {
             Some(canonical) => Self::digest("lambda-idempotency/json/1", [canonical.as_slice()]),
             None => Self::bytes(payload),

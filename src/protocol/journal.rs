@@ -95,7 +95,7 @@ impl Journal {
     }
 
     /// Tells whether no step was ever begun.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
 

@@ -74,8 +74,8 @@ impl<T, R, Sel: fmt::Display> KeySource<T, R, Sel> {
     }
 
     /// Makes the key, where the message has a token. An empty token counts as none: it would make one
-    /// request of all messages. `find` returns the token that the selector finds; without a selector,
-    /// the source's own. `tenant` is the one that Lambda names for the invocation.
+    /// request of all messages. `find` returns the token at the layer's place; without one, the source's
+    /// own. `tenant` is the one that Lambda names for the invocation.
     pub(crate) fn key<E>(
         &self,
         operation: Arc<str>,

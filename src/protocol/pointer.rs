@@ -12,13 +12,13 @@ mod tests;
 mod part;
 
 /// A JSON pointer ([RFC 6901](https://www.rfc-editor.org/rfc/rfc6901)): names one value of a JSON
-/// text, such as `/detail/order_id` or `/items/0/id`. The empty pointer names the whole text.
+/// text, such as `/order/id` or `/items/0/id`. The empty pointer names the whole text.
 ///
 /// ```
 /// use lambda_idempotency::Pointer;
 ///
-/// let order_id: Pointer = "/detail/order_id".parse()?;
-/// let error = "detail.order_id".parse::<Pointer>().unwrap_err();
+/// let order_id: Pointer = "/order/id".parse()?;
+/// let error = "order.id".parse::<Pointer>().unwrap_err();
 /// assert!(error.to_string().contains("it starts with `/`"));
 /// # Ok::<(), lambda_idempotency::BuildError>(())
 /// ```

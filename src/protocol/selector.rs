@@ -16,36 +16,97 @@ mod jmespath;
 #[cfg(feature = "jmespath")]
 use crate::protocol::selector::jmespath::Query;
 
-/// Selects a value of a JSON text.
+/// Selects a value of the JSON that a layer gets.
+///
+/// It reads the text as it was received, not the decoded one, so that a handler's type needs no field
+/// for it: of a message the body, or what is in its [envelope](crate::batch::Envelope); of an event that an
+/// [`InvokeLayer`](crate::invoke::InvokeLayer) gets from SNS the message, of one of an EventBridge bus the `detail`, of one of an S3 Batch Operations job the whole
+/// event; of a request the body, out of its [coding](crate::http#the-same-request).
+///
+/// [`Settings::fingerprint_from`](crate::batch::Settings::fingerprint_from) compares what it finds, and
+/// `key_from` of a [batch](crate::batch::BatchLayer::key_from), of an
+/// [event](crate::invoke::InvokeLayer::key_from) or of a [route](crate::http::RoutePolicy::key_from) makes
+/// a token of it:
+///
+/// | what is found | the token |
+/// |---|---|
+/// | a string | the string |
+/// | a number, `true`, `false` | its canonical JSON text ([RFC 8785](https://www.rfc-editor.org/rfc/rfc8785)): `7`, `7.0` and `"7"` are one token |
+/// | a list, an object | the [fingerprint](crate::Fingerprint) of its canonical JSON, as [`Key::of`](crate::Key::of) makes it |
+/// | nothing, `null`, `""`, `[]`, `{}` | none: the route's policy for a missing key, or the [engine's](crate::Builder::on_missing_key) |
+/// | a list or an object that holds `null` or `""`, at any depth | none: a part of the identity is missing |
+///
+/// ```
+/// use lambda_idempotency::Selector;
+///
+/// let by_order = Selector::pointer("/order/id")?;
+/// assert!(Selector::pointer("order.id").is_err());
+/// # Ok::<(), lambda_idempotency::BuildError>(())
+/// ```
 #[derive(Clone, Debug)]
-pub(crate) enum JsonSelector {
+pub struct Selector(Language);
+
+#[derive(Clone, Debug)]
+enum Language {
     Pointer(Arc<Pointer>),
     #[cfg(feature = "jmespath")]
     Jmespath(Arc<Query>),
 }
 
-impl JsonSelector {
-    pub(crate) fn pointer(pointer: &str) -> Result<Self, BuildError> {
-        Ok(Self::Pointer(Arc::new(pointer.parse::<Pointer>()?)))
+impl Selector {
+    /// Selects the value that a JSON pointer ([RFC 6901](https://www.rfc-editor.org/rfc/rfc6901))
+    /// finds, such as `/order/id` or `/items/0/id`. Numbers keep all their digits.
+    ///
+    /// # Errors
+    ///
+    /// The text is no JSON pointer.
+    pub fn pointer(pointer: &str) -> Result<Self, BuildError> {
+        let pointer: Pointer = pointer.parse()?;
+        Ok(Self(Language::Pointer(Arc::new(pointer))))
     }
 
+    /// Selects the value that a [JMESPath](https://jmespath.org) expression finds, such as
+    /// `[tenant, order.id]`.
+    ///
+    /// The expression is compiled once, here. One that fails on a text, because a function was
+    /// given the wrong type, finds nothing in it. Numbers beyond 64 bits lose digits, and `7` and
+    /// `7.0` are not equal; a pointer keeps all digits, and takes each spelling of a number for the
+    /// same. JSON with half of a surrogate pair, with a number beyond a double's range or of more
+    /// than 127 levels can't be read: such a message is
+    /// [rejected](crate::batch::Rejection::Undecodable), and as a fingerprint the whole of it is
+    /// compared; such an event fails as [`Undecodable`](crate::invoke::InvokeError::Undecodable); such a
+    /// request gets [`body-not-json`](crate::http#body-not-json), even where the key is optional.
+    ///
+    /// ```
+    /// use lambda_idempotency::Selector;
+    ///
+    /// let of_an_order = Selector::jmespath("[tenant, order.id]")?;
+    /// let error = Selector::jmespath("order.[").unwrap_err();
+    /// assert!(error.to_string().starts_with("`order.[` is no JMESPath expression"));
+    /// # Ok::<(), lambda_idempotency::BuildError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The expression doesn't compile.
     #[cfg(feature = "jmespath")]
-    pub(crate) fn jmespath(expression: &str) -> Result<Self, BuildError> {
+    #[cfg_attr(docsrs, doc(cfg(feature = "jmespath")))]
+    pub fn jmespath(expression: &str) -> Result<Self, BuildError> {
         let query = Query::compile(expression).map_err(|reason| BuildError::Jmespath {
             expression: expression.to_owned(),
             reason,
         })?;
-        Ok(Self::Jmespath(Arc::new(query)))
+        Ok(Self(Language::Jmespath(Arc::new(query))))
     }
 
     /// Finds the value in a text, as JSON text. An error says why an expression can't read the text,
     /// although it is JSON.
     #[allow(clippy::unnecessary_wraps, reason = "a pointer reads any JSON")]
     pub(crate) fn find<'a>(&self, text: &'a str) -> Result<Option<Cow<'a, str>>, String> {
-        Ok(match self {
-            Self::Pointer(pointer) => pointer.find(text).map(Cow::Borrowed),
+        Ok(match &self.0 {
+            Language::Pointer(pointer) => pointer.find(text).map(Cow::Borrowed),
             #[cfg(feature = "jmespath")]
-            Self::Jmespath(query) => query.find(text)?.map(Cow::Owned),
+            Language::Jmespath(query) => query.find(text)?.map(Cow::Owned),
         })
     }
 
@@ -57,12 +118,12 @@ impl JsonSelector {
 }
 
 /// Writes the pointer or the expression as it was given.
-impl fmt::Display for JsonSelector {
+impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Pointer(pointer) => pointer.fmt(f),
+        match &self.0 {
+            Language::Pointer(pointer) => pointer.fmt(f),
             #[cfg(feature = "jmespath")]
-            Self::Jmespath(query) => query.fmt(f),
+            Language::Jmespath(query) => query.fmt(f),
         }
     }
 }

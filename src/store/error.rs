@@ -39,7 +39,8 @@ pub enum StoreError {
     /// them, or the clock is wrong. Nothing applied. The source says what to do.
     #[error("{}{}", unlinked(.0), see!("store-unauthenticated"))]
     Unauthenticated(#[source] BoxError),
-    /// The function lacks a permission. The source says which.
+    /// The function lacks a permission, or doesn't trust the store's certificate. The source says what to
+    /// correct.
     #[error("{}{}", unlinked(.0), see!("store-denied"))]
     Denied(#[source] BoxError),
     /// The store is not set up as it was configured. The source says what to correct.

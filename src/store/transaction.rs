@@ -11,6 +11,7 @@
 
 use std::any::{Any, type_name};
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -49,7 +50,7 @@ impl Write {
     /// type of the wrapped service; for `http::events`, the response type of the event.
     ///
     /// The caller gets [`Error::Refused`](crate::Error::Refused) instead of an answer of another
-    /// type; its text names that type.
+    /// type, which its text names, and where the closure panics.
     #[must_use]
     pub fn or_else<E: Any + Send>(
         mut self,
@@ -76,7 +77,8 @@ impl fmt::Debug for Write {
 
 /// The condition of a business write didn't hold: nothing was written, and the claim is released.
 pub struct Refusal {
-    index: usize,
+    /// The place of the write: 0 for the first that was added to the claim.
+    pub index: usize,
     met: Option<Box<dyn Any + Send + Sync>>,
     answer: Option<Mutex<Answer>>,
 }
@@ -89,11 +91,6 @@ impl Refusal {
             met,
             answer: None,
         }
-    }
-
-    /// Returns the place of the write: 0 for the first that was added to the claim.
-    pub fn index(&self) -> usize {
-        self.index
     }
 
     /// Returns what the condition met, where it is of this type. For `DynamoDbStore`, use `item`.
@@ -132,7 +129,8 @@ impl Refusal {
         let or_else = writes
             .get_mut(self.index)
             .and_then(|write| write.or_else.take());
-        self.answer = or_else.map(|or_else| Mutex::new(or_else(&self)));
+        let ask = |or_else: OrElse| catch_unwind(AssertUnwindSafe(|| or_else(&self))).ok();
+        self.answer = or_else.and_then(ask).map(Mutex::new);
         self
     }
 }

@@ -4,10 +4,10 @@ use std::io::Error as HandlerError;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use lambda_idempotency::Idempotency;
 use lambda_idempotency::dynamodb::DynamoDbStore;
-use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy, Selector};
+use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy};
 use lambda_idempotency::store::Store;
+use lambda_idempotency::{Idempotency, Selector};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::forgetful::Forgetful;

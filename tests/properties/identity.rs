@@ -8,7 +8,7 @@ use arbitrary::{Arbitrary, Unstructured};
 use http::{HeaderValue, Request, Response};
 use lambda_http::Body;
 use lambda_idempotency::http::IdempotencyLayer;
-use lambda_idempotency::sqs::{BatchLayer, Message, Selector, SqsEvent};
+use lambda_idempotency::sqs::{BatchLayer, Message, SqsEvent};
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::{Claim, Idempotency, Key, RecordId};
 use lambda_runtime::{Context, LambdaEvent};
@@ -236,7 +236,7 @@ async fn through_sqs(identity: &Identity) -> String {
     let (seen, noted) = slot();
     let layer = BatchLayer::new(identity.engine().expect("an engine"))
         .operation(identity.operation.as_str())
-        .key_from(Selector::attribute("token"))
+        .key_attribute("token")
         .scope(|_: &Value, message| {
             message
                 .message_attributes

@@ -5,9 +5,9 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use lambda_idempotency::Idempotency;
-use lambda_idempotency::invoke::{Invocation, InvokeError, InvokeLayer, Selector};
+use lambda_idempotency::invoke::{Invocation, InvokeError, InvokeLayer};
 use lambda_idempotency::testing::TestInvocation;
+use lambda_idempotency::{Idempotency, Selector};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tower::ServiceExt;

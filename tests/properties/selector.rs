@@ -5,8 +5,8 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
 use arbitrary::{Arbitrary, Unstructured};
-use lambda_idempotency::Key;
-use lambda_idempotency::sqs::{BatchLayer, Message, Selector, SqsEvent};
+use lambda_idempotency::sqs::{BatchLayer, Message, SqsEvent};
+use lambda_idempotency::{Key, Selector};
 use lambda_runtime::{Context, LambdaEvent};
 use serde_json::{Value, json};
 use tower::ServiceExt;

@@ -4,8 +4,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
-use lambda_idempotency::sqs::{BatchError, BatchLayer, Message, Order, Selector, SqsEvent};
-use lambda_idempotency::{Fingerprint, Idempotency};
+use lambda_idempotency::sqs::{BatchError, BatchLayer, Message, Order, SqsEvent};
+use lambda_idempotency::{Fingerprint, Idempotency, Selector};
 use lambda_runtime::{Context, LambdaEvent};
 use serde_json::Value;
 use tower::ServiceExt;
@@ -96,7 +96,7 @@ async fn deliver(
         0 => layer,
         1 => layer.key(|body: &Value| body["id"].as_str().map(str::to_owned)),
         2 => layer.key_from(Selector::pointer("/id").expect("a pointer")),
-        _ => layer.key_from(Selector::attribute("id")),
+        _ => layer.key_attribute("id"),
     };
     let layer = match settings >> 2 & 3 {
         0 => layer,

@@ -1065,6 +1065,22 @@ async fn a_delivery_that_leaves_a_compensating_saga_alone_is_not_final() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_result_that_a_compensation_can_not_read_any_more_waits_for_an_operator() {
+    let bench = bench(true, None);
+    abort_for_now(&bench).await;
+    let changed = async |claim: Claim| {
+        let mut saga = claim.saga::<Shop>()?;
+        let undo = |_, _: String| async { Ok(()) };
+        saga.step("reserve", |_| async { Ok(String::new()) }, undo)
+            .await?;
+        Err::<u32, _>(saga.abort(&Shop::Declined).await)
+    };
+    let told = bench.once.run(key(), None, changed).await.unwrap_err();
+    assert!(matches!(told, Error::Interrupted { .. }), "{told:?}");
+    assert_eq!(bench.status().await, SagaStatus::Stuck);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_handler_that_makes_a_failure_of_a_saga_that_still_compensates_is_not_final() {
     let bench = bench(true, None);
     let checkout = async |claim: Claim| {

@@ -12,14 +12,13 @@ use aws_credential_types::provider::{ProvideCredentials, future};
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 use aws_sdk_dynamodb::config::{IdentityCache, Region};
-use lambda_idempotency::batch::Selector;
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy};
 use lambda_idempotency::protocol::record::{Found, RecordWrite};
 use lambda_idempotency::store::{Answer, MemoryStore, Store};
 use lambda_idempotency::testing::conformance;
 use lambda_idempotency::{
-    BuildError, Idempotency, Key, OnStoreUnavailable, Pointer, RecordId, StoreError,
+    BuildError, Idempotency, Key, OnStoreUnavailable, Pointer, RecordId, Selector, StoreError,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;

@@ -72,8 +72,6 @@ pub struct Saga<'a, E> {
     /// The saga's own steps that this attempt has named.
     own: Vec<String>,
     undos: Vec<(Step<E>, Undo<'a, E>)>,
-    /// Steps that are confirmed, and whose result was not kept.
-    lost: Vec<String>,
     /// Steps that may have been done in this attempt, of which the next delivery asks the provider.
     to_ask: Vec<String>,
     /// Steps whose compensation was begun in this attempt.
@@ -105,7 +103,6 @@ impl Claim {
             is_noted,
             own: Vec::new(),
             undos: Vec::new(),
-            lost: Vec::new(),
             to_ask: Vec::new(),
             going_back: Vec::new(),
         })
@@ -315,17 +312,17 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
                 kind: "ResultOmitted".to_owned(),
                 message: format!("the result of step `{name}` could not be kept: {reason}"),
             };
-            if let Some(live) = live {
-                self.undos.push((step, back(live)));
-            } else {
-                self.lost.push(name);
-            }
+            self.undos.extend(live.map(|live| (step, back(live))));
             return match self.fail(failure).await {
                 Ok(()) => Err(self.go_back().await),
                 Err(error) => Err(error),
             };
         }
-        let to_undo = give_back::<T, E>(name.clone(), result.clone())?;
+        let to_undo = match give_back::<T, E>(name.clone(), result.clone()) {
+            // As one that is not named: only an operator can undo it.
+            Err(_) if self.state.failure.is_some() => return Err(self.go_back().await),
+            given => given?,
+        };
         let value = match live {
             Some(live) => live,
             None => give_back::<T, E>(name.clone(), result)?,
@@ -359,7 +356,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
             return Ok(());
         }
         let confirmed = self.undos.iter().map(|(step, _)| &step.name);
-        let mut confirmed: Vec<_> = confirmed.chain(&self.lost).cloned().collect();
+        let mut confirmed: Vec<_> = confirmed.cloned().collect();
         {
             let state = self.claim.inner.steps.state();
             let is_one = |names: &[String], name: &str| names.iter().any(|other| other == name);

@@ -18,7 +18,7 @@ use crate::protocol::journal::{
     MAX_JOURNAL_BYTES, MAX_STEP_NAME_BYTES, MAX_STEPS, SagaState, StepEntry, StepState,
     is_step_name,
 };
-use crate::protocol::record::{Failure, Omission, RecordWrite, error_kind};
+use crate::protocol::record::{Failure, Omission, RecordWrite, Status, error_kind};
 use crate::protocol::{OnCrash, StepDecision, decide_step};
 use crate::store::{Answer, StoreError};
 
@@ -303,17 +303,18 @@ impl Inner {
             Answer::Applied(_) => return Ok(true),
             Answer::Refused(met) => met,
         };
-        // An earlier send of the same note may have applied, its reply lost.
-        let mine = met
-            .and_then(|found| found.content.ok())
-            .is_some_and(|record| {
-                record.owner.as_ref() == Some(&hold.owner)
-                    && record.journal.get(name) == Some(entry)
-            });
-        if !mine {
-            self.lose();
+        let met = met.and_then(|found| found.content.ok());
+        match met.filter(|record| record.owner.as_ref() == Some(&hold.owner)) {
+            // An earlier send of the same note may have applied, its reply lost.
+            Some(own) if own.journal.get(name) == Some(entry) => Ok(true),
+            Some(own) if own.status == Status::InProgress => Err(StoreError::Rejected(
+                "the record has a newer entry of the step".into(),
+            )),
+            _ => {
+                self.lose();
+                Ok(false)
+            }
         }
-        Ok(mine)
     }
 }
 

@@ -1,9 +1,13 @@
 //! A failed attempt binds its payload to the key where an effect may exist; and what a claim tells.
 
+use std::sync::OnceLock;
+
 use super::*;
 use crate::Claim;
+use crate::engine::Begun;
 use crate::engine::claim::steps::StepError;
 use crate::protocol::record::RecordWrite;
+use crate::store::transaction::WriteError;
 
 /// Tells whether a failed attempt that did this binds its payload to the key.
 async fn is_bound_by(attempt: impl AsyncFn(&Claim)) -> bool {
@@ -90,4 +94,47 @@ async fn a_step_whose_note_may_have_been_written_binds_the_payload_although_it_d
         "{failed:?}"
     );
     assert!(record(&once).await.unwrap().fingerprint.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_work_that_did_not_return_has_spawned_is_told_and_its_writes_are_refused() {
+    for has_panicked in [false, true] {
+        let claimed = engine(Replies::default());
+        let claimless = claimed.claimless();
+        let observing = bench(Replies::default(), |builder| builder.observe(true));
+        let disabled = bench(Replies::default(), |builder| builder.disabled(true));
+        for once in [claimed, claimless, observing, disabled] {
+            let Begun::Run(run) = once.begin(key(), payload()).await.unwrap() else {
+                panic!("it is new")
+            };
+            let claim = run.claim().clone();
+            if has_panicked {
+                run.panicked().await;
+            } else {
+                drop(run);
+            }
+            let late = claim.write(Write::new("a business write"));
+            assert_eq!(late, Err(WriteError::Closed));
+            assert_eq!(claim.is_over(), claim.is_protected());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_handler_without_a_claim_has_spawned_is_told_unless_it_has_committed() {
+    for (succeeds, commits) in [(true, true), (true, false), (false, true)] {
+        let answer = move || {
+            let applied = commits.then_some(Committed::Applied);
+            applied.ok_or_else(|| StoreError::Rejected("no".into()))
+        };
+        let once = engine(Replies::default().on_commit(answer)).claimless();
+        let kept = OnceLock::new();
+        let run = once.run(key(), payload(), async |claim| {
+            kept.set(claim).unwrap();
+            succeeds.then_some(1).ok_or("down")
+        });
+        let is_done = run.await.is_ok();
+        assert_eq!(is_done, succeeds && commits);
+        assert_eq!(kept.get().unwrap().is_over(), !is_done);
+    }
 }

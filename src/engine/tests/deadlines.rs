@@ -295,3 +295,23 @@ async fn an_attempt_without_a_claim_that_outlived_its_time_has_the_usual_time_to
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn work_that_could_begin_only_after_its_lease_does_not_begin_unless_it_has_no_claim() {
+    for is_claimless in [false, true] {
+        let once = engine(Replies::default());
+        let once = if is_claimless { once.claimless() } else { once };
+        let Begun::Run(run) = once.begin(key(), payload()).await.unwrap() else {
+            panic!("it is new")
+        };
+        sleep(LEASE).await;
+        let begins = run.in_time(None).await;
+        if is_claimless {
+            assert!(begins.is_ok());
+            continue;
+        }
+        assert!(matches!(begins, Err(Error::TooLate)), "{begins:?}");
+        let record = record(&once).await.unwrap();
+        assert_eq!(record.last_error.as_deref(), Some("not started"));
+    }
+}

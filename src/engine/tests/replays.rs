@@ -29,8 +29,8 @@ async fn an_outcome_is_replayed_as_the_text_that_it_was() {
     let plain = ["7".to_owned(), format!("\"{}\"", "x".repeat(20_000))];
     for text in plain.into_iter().chain(large) {
         let replayed = replayed(Ok(text.clone())).await.unwrap();
-        assert_eq!(replayed.replay().attempt, 1);
-        assert!(replayed.replay().processed_at.is_some());
+        assert_eq!(replayed.replay.attempt, 1);
+        assert!(replayed.replay.processed_at.is_some());
         assert_eq!(replayed.decode::<Value>().unwrap().to_string(), text);
     }
 }

@@ -7,8 +7,8 @@ pub enum KeyError {
     /// The source of the request gave no token at all.
     #[error("no idempotency key: the request carries none: have its sender give it one{}", see!("key-missing"))]
     Missing,
-    /// A selector of the layer found no token where it looks.
-    #[error("no idempotency key: nothing, or an empty value, is at {place}: correct the selector, or have the sender put a value there{}", see!("key-missing"))]
+    /// There is no token at the place where the layer looks.
+    #[error("no idempotency key: nothing, or an empty value, is at {place}: correct the layer's key, or have the sender put a value there{}", see!("key-missing"))]
     MissingAt {
         /// The place as the layer was given it, such as `/order/id` in the body.
         place: String,
@@ -59,7 +59,7 @@ pub enum KeyError {
 impl KeyError {
     /// Returns the word for the error in logs, metrics and reports. With `-` for `_` it is the
     /// section of the page on errors and, where a client can fix it, the code of the HTTP problem.
-    pub fn code(&self) -> &'static str {
+    pub(crate) fn code(&self) -> &'static str {
         match self {
             Self::Missing | Self::MissingAt { .. } => "key_missing",
             Self::EmptyToken => "key_empty",

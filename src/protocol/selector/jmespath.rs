@@ -47,7 +47,7 @@ impl fmt::Debug for Query {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::selector::JsonSelector;
+    use crate::protocol::selector::Selector;
 
     fn find(expression: &str) -> Option<String> {
         let text =
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn an_expression_that_does_not_compile_says_where() {
-        let error = JsonSelector::jmespath("detail.[").unwrap_err();
+        let error = Selector::jmespath("detail.[").unwrap_err();
         let said = error.to_string();
         assert!(
             said.contains("`detail.[`") && said.lines().count() == 1,

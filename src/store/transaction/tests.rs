@@ -55,16 +55,19 @@ fn the_answer_of_the_write_that_was_refused_comes_out_in_its_own_type() {
     ];
     let refusal = Refusal::new(1, Some(Box::new(7_u8))).asked(writes);
     let refusal = refusal.into_answer::<&str>().unwrap_err();
-    assert_eq!(refusal.index(), 1);
+    assert_eq!(refusal.index, 1);
     assert!(refusal.unread_answer().to_string().contains("`u8`"));
     assert_eq!(refusal.into_answer::<u8>().unwrap(), 7);
 }
 
 #[test]
-fn a_write_without_an_answer_gives_the_refusal_itself() {
-    let refusal = Refusal::new(0, None).asked(vec![Write::new(1)]);
-    let refusal = refusal.into_answer::<&str>().unwrap_err();
-    assert_eq!(refusal.unread_answer().to_string(), "");
+fn a_write_without_an_answer_and_one_whose_answer_panics_give_the_refusal_itself() {
+    let panics = Write::new(1).or_else(|_| -> &'static str { panic!("boom") });
+    for write in [Write::new(1), panics] {
+        let refusal = Refusal::new(0, None).asked(vec![write]);
+        let refusal = refusal.into_answer::<&str>().unwrap_err();
+        assert_eq!(refusal.unread_answer().to_string(), "");
+    }
 }
 
 #[tokio::test]

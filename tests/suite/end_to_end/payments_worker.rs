@@ -10,7 +10,7 @@ use crate::support::provider::Provider;
 /// Longer than any test: a payment that sleeps so long before its effect never gets there.
 const FOREVER: Duration = Duration::from_hours(1);
 
-fn payment(id: &str) -> String {
+pub fn payment(id: &str) -> String {
     json!({ "payment_id": id, "order_id": "order-1", "amount": 5_980, "currency": "EUR" })
         .to_string()
 }

@@ -1,8 +1,8 @@
 //! A function whose DynamoDB is behind TLS of a private authority: what `SSL_CERT_FILE` names is trusted, and nothing else.
 
-use super::payments_worker::{NONE, failed, one_payment};
+use super::payments_worker::{NONE, batch, failed, one_payment, payment};
 use crate::support::Tls;
-use crate::support::lambda::Function;
+use crate::support::lambda::{Function, Reply};
 
 #[tokio::test]
 async fn a_private_authority_is_trusted_where_ssl_cert_file_names_it() {
@@ -22,10 +22,14 @@ async fn another_authority_is_refused_and_the_log_says_what_to_set() {
     let function = function.reached_at(&tls.server());
     let refusing = async |function: Function| {
         let mut sandbox = function.start().await;
-        assert_eq!(failed(sandbox.invoke(one_payment()).await), ["message-0"]);
+        for event in [one_payment(), batch(&["pay-1", "pay-2"].map(payment))] {
+            let reply = sandbox.invoke(event).await;
+            assert!(matches!(reply, Reply::Failed(_)), "{reply:?}");
+        }
         let log = sandbox.lines();
         assert!(log.contains("UnknownIssuer"), "{log}");
         assert!(log.contains("set SSL_CERT_FILE"), "{log}");
+        assert!(!log.contains("groups_denied"), "{log}");
         assert_eq!(function.effects().await.len(), 0);
     };
     // `AWS_CA_BUNDLE` is not read by the SDK, and the private authority is none of the system's.

@@ -199,15 +199,17 @@ impl std::error::Error for Unspeakable {}
 
 #[tokio::test(start_paused = true)]
 async fn a_permanent_failure_whose_display_panics_is_stored_under_its_types_name() {
-    let bench = bench();
-    let fail = || {
-        let handler = |_| async { Err::<i32, _>(Unspeakable) };
-        let fail = |_: &Result<i32, Unspeakable>| Verdict::Fail;
-        bench.once.run_with(key(), payload(), handler, fail)
-    };
-    assert!(matches!(fail().await, Err(Error::Handler(Unspeakable))));
-    let Err(Error::Failed(failure)) = fail().await else {
-        panic!("it is not final")
-    };
-    assert!(failure.message.ends_with("Unspeakable"));
+    for verdict in [Verdict::Fail, Verdict::Complete] {
+        let bench = bench();
+        let fail = || {
+            let handler = |_| async { Err::<i32, _>(Unspeakable) };
+            let fail = move |_: &Result<i32, Unspeakable>| verdict;
+            bench.once.run_with(key(), payload(), handler, fail)
+        };
+        assert!(matches!(fail().await, Err(Error::Handler(Unspeakable))));
+        let Err(Error::Failed(failure)) = fail().await else {
+            panic!("it is not final: {verdict:?}")
+        };
+        assert!(failure.message.ends_with("Unspeakable"));
+    }
 }

@@ -191,26 +191,42 @@ async fn a_renewal_that_fails_is_tried_again_before_the_lease_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_whose_key_another_took_over_has_no_further_effect() {
-    let (log, _capture) = Log::capture();
-    let bench = &Bench::new();
-    let effects = &AtomicU32::new(0);
-    let run = bench.run(|claim| async move {
-        // A thread that is blocked, while another process goes on.
-        let blocked = i64::try_from((RENEWED + MARGIN).as_millis()).unwrap();
-        bench.clock.step.store(blocked, Ordering::SeqCst);
-        let elsewhere = bench.elsewhere().now_or_never();
-        assert_eq!(elsewhere.unwrap().unwrap(), 2);
-        let step = claim.step("charge", |_| async { Ok::<_, HandlerError>(1) });
-        step.now_or_never().unwrap().unwrap_err();
-        tokio::task::yield_now().await;
-        effects.fetch_add(1, Ordering::SeqCst)
-    });
-    assert!(matches!(run.await, Err(Error::LeaseLost)));
-    assert_eq!(effects.load(Ordering::SeqCst), 0);
-    assert_eq!(bench.elsewhere().await.unwrap(), 2, "a replay");
-    for event in ["renewal_refused", "lease_lost"] {
-        assert!(log.text().contains(event), "{event}");
+async fn a_handler_whose_key_another_took_over_is_ended_at_once_and_has_no_further_effect() {
+    for (time, is_put_right) in [(None, false), (Some(Duration::from_mins(90)), true)] {
+        let (log, _capture) = Log::capture();
+        let mut bench = Bench::new();
+        if let Some(time) = time {
+            let going_on = bench
+                .another()
+                .settings(|settings| settings.at_deadline = AtDeadline::GoOn);
+            let deadline = bench.clock.now() + time;
+            bench.once = going_on.build().unwrap().deadline(deadline.into());
+        }
+        let (bench, effects) = (&bench, &AtomicU32::new(0));
+        let run = bench.run(|claim| async move {
+            // The wait for the first renewal begins.
+            tokio::task::yield_now().await;
+            // A thread that is blocked, while another process goes on.
+            let blocked = (time.unwrap_or(RENEWED) + MARGIN).as_millis();
+            let blocked = i64::try_from(blocked).unwrap();
+            bench.clock.step.store(blocked, Ordering::SeqCst);
+            let elsewhere = bench.elsewhere().now_or_never();
+            assert_eq!(elsewhere.unwrap().unwrap(), 2);
+            if is_put_right {
+                bench.clock.step.store(0, Ordering::SeqCst);
+            }
+            let step = claim.step("charge", |_| async { Ok::<_, HandlerError>(1) });
+            step.now_or_never().unwrap().unwrap_err();
+            tokio::task::yield_now().await;
+            effects.fetch_add(1, Ordering::SeqCst)
+        });
+        assert!(matches!(run.await, Err(Error::LeaseLost)));
+        assert!(bench.clock.start.elapsed() <= Duration::from_secs(1));
+        assert_eq!(effects.load(Ordering::SeqCst), 0);
+        assert_eq!(bench.elsewhere().await.unwrap(), 2, "a replay");
+        assert!(log.text().contains("lease_lost"));
+        // With the clock put right, the step's note is refused, and no renewal is sent.
+        assert_eq!(log.text().contains("renewal_refused"), !is_put_right);
     }
 }
 

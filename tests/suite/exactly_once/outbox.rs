@@ -53,7 +53,7 @@ async fn an_event_never_overwrites_one_that_has_its_id(server: Server) {
     let Err(Error::Refused(refusal)) = refused else {
         panic!("{refused:?}")
     };
-    assert_eq!(refusal.index(), 0);
+    assert_eq!(refusal.index, 0);
     assert_eq!(
         refusal.item().map(|item| &item["id"]),
         Some(&AttributeValue::S(id.clone()))
@@ -61,26 +61,32 @@ async fn an_event_never_overwrites_one_that_has_its_id(server: Server) {
     assert_eq!(stored().await, first);
 }
 
-on_each_server!(an_event_leaves_room_for_the_marks_of_its_relay);
-async fn an_event_leaves_room_for_the_marks_of_its_relay(server: Server) {
+on_each_server!(an_event_that_its_table_or_its_relay_could_not_take_is_refused);
+async fn an_event_that_its_table_or_its_relay_could_not_take_is_refused(server: Server) {
     let bench = Bench::on(&server).await;
     let outbox = Outbox::new(server.outbox_table().await);
-    let emit = async |bytes: usize| {
-        let data = "x".repeat(bytes);
-        bench
-            .once()
-            .run(key(), payload(), async |claim| {
-                let event = Event::new("order.created", "order-1");
-                let emitted = outbox.emit(&claim, event, &data);
-                Ok::<_, Failed>(emitted.map_err(|error| error.to_string()))
-            })
-            .await
-    };
-    let refused = emit(400 * 1_024 - 300).await.unwrap().into_inner();
-    assert!(
-        refused.unwrap_err().contains("409344"),
-        "400 KB less 256 bytes"
-    );
+    let (longest, longer) = ("x".repeat(2_048), "x".repeat(2_049));
+    let incomplete = "a type, and an aggregate of 1 to 2,048 bytes";
+    let ran = bench
+        .once()
+        .run(key(), payload(), async |claim| {
+            for (kind, aggregate, bytes, words) in [
+                // 400 KB less the 256 bytes of a relay's marks.
+                ("order.created", "order-1", 400 * 1_024 - 300, "409344"),
+                ("order.created", longer.as_str(), 1, incomplete),
+                ("order.created", "", 1, incomplete),
+                ("", "order-1", 1, incomplete),
+            ] {
+                let event = Event::new(kind, aggregate);
+                let refused = outbox.emit(&claim, event, &"x".repeat(bytes));
+                let refused = refused.unwrap_err().to_string();
+                assert!(refused.contains(words), "{refused}");
+            }
+            let event = Event::new("order.created", longest.as_str());
+            Ok::<_, Failed>(outbox.emit(&claim, event, &1).unwrap())
+        })
+        .await;
+    ran.unwrap();
 }
 
 on_each_server!(events_of_an_aggregate_are_numbered_in_the_order_of_their_transaction);

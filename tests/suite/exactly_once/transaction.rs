@@ -79,7 +79,7 @@ async fn a_condition_that_fails_comes_back_as_the_handlers_own_error_and_release
         once.run(key(), payload(), async |claim| {
             claim.write(bench.deposit(5))?;
             claim.write(Write::from(bench.take(2)).or_else(|refusal| {
-                assert_eq!(refusal.index(), 1);
+                assert_eq!(refusal.index, 1);
                 Failed::SoldOut {
                     left: met(refusal.item(), "pieces"),
                 }
@@ -114,7 +114,7 @@ async fn a_condition_without_an_answer_comes_back_with_its_place_and_what_it_met
     let Err(Error::Refused(refusal)) = refused else {
         panic!("{refused:?}")
     };
-    assert_eq!((refusal.index(), met(refusal.item(), "pieces")), (0, 1));
+    assert_eq!((refusal.index, met(refusal.item(), "pieces")), (0, 1));
 }
 
 on_each_server!(a_handler_that_outlived_its_lease_writes_nothing);

@@ -201,7 +201,10 @@ fn what_an_error_prints_ends_with_its_link() {
     let once = Idempotency::builder(MemoryStore::new()).namespace("shop");
     let layer = IdempotencyLayer::unscoped(once.build().unwrap());
     let route = layer.route("x", RoutePolicy::off()).unwrap_err();
-    let throttled = || StoreError::Throttled(DynamoDbError::Throughput.into());
+    let throttled = || {
+        let (what, message) = ("table `a`".to_owned(), "the maximum is 7".to_owned());
+        StoreError::Throttled(DynamoDbError::Throughput { what, message }.into())
+    };
     let rejected = StoreError::Rejected(throttled().into());
     let failure = Failure::of(&throttled());
     let handler = Error::Handler(WriteError::SameTarget { first: 0 });

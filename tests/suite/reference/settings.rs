@@ -33,11 +33,11 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ("src/http/settings.rs", "IdempotencyLayer", "http"),
     ("src/invoke/settings.rs", "InvokeLayer", "invoke"),
     ("src/dynamodb/layout.rs", "TableLayout", "dynamodb"),
+    ("src/sqs/visibility.rs", "Visibility", "sqs"),
 ];
 
 /// A public method that gives or changes the type, or gives the service of a layer, or a public field of
-/// `Settings` or `TableLayout`:
-/// with its documentation, and the end of the address of that.
+/// `Settings`, `TableLayout` or `Visibility`: with its documentation, and the end of the address of that.
 struct Setting {
     of: String,
     name: String,
@@ -107,7 +107,8 @@ fn method(line: &str) -> Option<&str> {
 /// The name of a struct whose public fields are settings.
 fn struct_of_fields(line: &str) -> Option<&str> {
     let name = line.strip_prefix("pub struct ")?.strip_suffix(" {")?;
-    ["Settings", "TableLayout"].contains(&name).then_some(name)
+    let all = ["Settings", "TableLayout", "Visibility"];
+    all.contains(&name).then_some(name)
 }
 
 fn field(line: &str) -> Option<&str> {

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use lambda_idempotency::Idempotency;
-use lambda_idempotency::sqs::{BatchLayer, Message, Rejected, Selector};
+use lambda_idempotency::sqs::{BatchLayer, Message, Rejected};
 use lambda_idempotency::store::MemoryStore;
 use serde_json::{Value, json};
 use tower::Service;
@@ -33,7 +33,7 @@ async fn scenario(canary: &Canary) -> Seen {
     let (noted, quoted) = (shown.clone(), secret.clone());
     let layer = BatchLayer::new(once)
         .operation("charge")
-        .key_from(Selector::attribute("token"))
+        .key_attribute("token")
         .scope(|body: &Value, _| body["tenant"].as_str().map(str::to_owned))
         .permanent(|error: &Quoting| error.0.starts_with("permanently"))
         .on_rejected(move |_, why: Rejected| {

@@ -230,7 +230,7 @@ impl Watched {
             self.book().late.extend(copy);
         }
         if let Committed::Refused(refusal) = &committed
-            && bookings[refusal.index()].books == Books::Seasonal
+            && bookings[refusal.index].books == Books::Seasonal
         {
             self.reach("a transaction out of season");
         }
