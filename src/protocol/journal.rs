@@ -223,10 +223,16 @@ pub(crate) fn is_step_name(name: &str) -> bool {
 }
 
 /// The entry of a saga's state. A handler's step can't have this name.
-pub(crate) const SAGA: &str = "@saga";
+#[doc(hidden)]
+pub const SAGA: &str = "@saga";
 
 /// The end of a compensation's name. A handler's step can't have a slash in its name.
-const UNDO: &str = "/undo";
+#[doc(hidden)]
+pub const UNDO: &str = "/undo";
+
+/// The error of a compensation that no delivery can fire.
+#[doc(hidden)]
+pub const BY_HAND: &str = "by hand";
 
 /// Returns the name of a step's compensation, which its key is derived from, too.
 pub(crate) fn undo_of(step: &str) -> String {

@@ -53,10 +53,28 @@ impl Status {
 
 /// The last error of an attempt that was released before its work began. The next claim takes its
 /// number, and removes this mark: an attempt that did begin never has it.
-pub(crate) const NOT_STARTED: &str = "not started";
+#[doc(hidden)]
+pub const NOT_STARTED: &str = "not started";
 
 /// The last error of a claim whose reply did not come.
-pub(crate) const WITHOUT_REPLY: &str = "claim without a reply";
+#[doc(hidden)]
+pub const WITHOUT_REPLY: &str = "claim without a reply";
+
+/// The last error of an attempt at a step that waits for an operator.
+#[doc(hidden)]
+pub const INTERRUPTED_STEP: &str = "interrupted step";
+
+/// The last error of an attempt whose work was ended before it returned.
+#[doc(hidden)]
+pub const TIMED_OUT: &str = "timed out";
+
+/// The last error of an attempt whose work panicked.
+#[doc(hidden)]
+pub const PANIC: &str = "panic";
+
+/// The last error of an attempt whose run was dropped.
+#[doc(hidden)]
+pub const DROPPED: &str = "dropped";
 
 /// The record of one key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

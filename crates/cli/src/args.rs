@@ -131,8 +131,12 @@ impl Global {
         self.aws_place() + &flags.collect::<String>()
     }
 
-    /// Those of them that AWS's own command line has, too.
-    pub(crate) fn aws_place(&self) -> String {
+    /// AWS's own command line, with those of these flags that it has, too.
+    pub(crate) fn aws(&self) -> String {
+        format!("aws{}", self.aws_place())
+    }
+
+    fn aws_place(&self) -> String {
         let flags = [
             ("--endpoint-url", &self.endpoint_url),
             ("--profile", &self.profile),
@@ -351,6 +355,25 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_place_is_told_by_each_flag_that_was_given() {
+        let flags = [
+            ("--endpoint-url=http://a", " --endpoint-url 'http://a'"),
+            ("--profile=-ops", " --profile='-ops'"),
+            ("--region=eu-north-1", " --region eu-north-1"),
+            ("--table=records", " --table records"),
+            ("--partition-key=pk", " --partition-key pk"),
+            ("--sort-key=sk", " --sort-key sk"),
+            ("--partition-value=it's", r" --partition-value 'it'\''s'"),
+            ("--spread=8", " --spread 8"),
+            ("--attribute=data=outcome", " --attribute 'data=outcome'"),
+        ];
+        let words = ["idempotency", "list", "--namespace=payments", "--json"];
+        let given = words.into_iter().chain(flags.map(|(given, _)| given));
+        let cli = Cli::parse_from(given);
+        assert_eq!(cli.global.place(), flags.map(|(_, told)| told).concat());
     }
 
     #[test]

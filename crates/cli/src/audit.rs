@@ -231,7 +231,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
                 .effects_attribute
                 .as_deref()
                 .unwrap_or_default();
-            let client = aws_sdk_dynamodb::Client::new(&context.aws().await);
+            let client = aws_sdk_dynamodb::Client::new(&context.aws().await?);
             let mut effects = TableEffects::open(client, table, attribute).await?;
             audit(records, &mut effects, key, &selection).await?
         }

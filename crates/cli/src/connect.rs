@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_config::default_provider::region::DefaultRegionChain;
-use aws_config::profile::ProfileFileCredentialsProvider;
+use aws_config::profile::{ProfileFileCredentialsProvider, load};
 use aws_config::provider_config::ProviderConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
@@ -58,26 +58,17 @@ impl Place {
                 format!("the table {} of {of}{}", table.name, by.unwrap_or_default())
             }
             Self::Postgres(store) => {
-                let (table, options) = (
-                    context.global().postgres_table(),
-                    store.pool().connect_options(),
-                );
+                let options = store.pool().connect_options();
+                let socket = options.get_socket();
+                let socket = socket.map(|socket| socket.display().to_string());
+                let host = socket.as_deref().unwrap_or(options.get_host());
+                let (table, port) = (context.global().postgres_table(), options.get_port());
                 let database = options.get_database().unwrap_or(options.get_username());
-                format!("the table {table} of {}/{database}", server(store))
+                format!("the table {table} of {host}:{port}/{database}")
             }
-            Self::Redis(redis) => format!("the keys {} of {}", redis.prefix, redis.place()),
+            Self::Redis(redis) => format!("the keys {} of {}", redis.prefix, redis.place),
         }
     }
-}
-
-/// The address of a server of PostgreSQL.
-pub(crate) fn server(store: &PostgresStore<PgPool>) -> String {
-    let options = store.pool().connect_options();
-    let socket = options
-        .get_socket()
-        .map(|socket| socket.display().to_string());
-    let host = socket.as_deref().unwrap_or(options.get_host());
-    format!("{host}:{}", options.get_port())
 }
 
 /// A DynamoDB table.
@@ -172,7 +163,11 @@ impl Context {
     }
 
     /// The configuration of AWS's clients: from the flags, else as the AWS CLI finds it.
-    pub(crate) async fn aws(&self) -> SdkConfig {
+    ///
+    /// # Errors
+    ///
+    /// When `--profile` names none.
+    pub(crate) async fn aws(&self) -> Result<SdkConfig, Failure> {
         let Global {
             endpoint_url,
             profile,
@@ -187,6 +182,7 @@ impl Context {
             loader = loader.endpoint_url(url);
         }
         if let Some(profile) = profile {
+            look_for_profile(profile).await?;
             loader = loader.profile_name(profile);
         }
         // As by the AWS CLI, a profile that is named goes before the environment's credentials.
@@ -207,7 +203,7 @@ impl Context {
         if let Some(region) = region {
             loader = loader.region(Region::new(region.clone()));
         }
-        loader.load().await
+        Ok(loader.load().await)
     }
 
     /// The DynamoDB table that `--table` names.
@@ -222,7 +218,7 @@ impl Context {
                 "name the table of the records: --table, or the variable IDEMPOTENCY_TABLE",
             )
         })?;
-        let config = self.aws().await;
+        let config = self.aws().await?;
         if config
             .region()
             .is_none_or(|region| region.as_ref().is_empty())
@@ -276,6 +272,27 @@ impl Context {
             place: Place::DynamoDb(Box::new(table)),
         })
     }
+}
+
+/// Refuses a profile that is in none of AWS's files: its clients would look for credentials elsewhere.
+async fn look_for_profile(name: &str) -> Result<(), Failure> {
+    // The types are of crates that this one doesn't name.
+    fn own<T: Default>() -> T {
+        T::default()
+    }
+    let profiles = load(&own(), &own(), &own(), None).await;
+    let profiles = profiles.map_err(|error| Failure::service("read AWS's profiles", &error))?;
+    if profiles.get_profile(name).is_some() {
+        return Ok(());
+    }
+    let file = |variable: &str, otherwise: &str| {
+        std::env::var(variable).unwrap_or_else(|_| otherwise.to_owned())
+    };
+    Err(Failure::usage(format!(
+        "there is no profile `{name}` in {} or {}: look at --profile",
+        file("AWS_CONFIG_FILE", "~/.aws/config"),
+        file("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")
+    )))
 }
 
 async fn postgres(url: &str, global: &Global) -> Result<PostgresStore<PgPool>, Failure> {

@@ -102,10 +102,6 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     deployment.second_tls = second_tls;
     let mut report = rules::check(&deployment, &args.ignore);
     report.not_checked = not_checked;
-    let place = context.global().aws_place();
-    for finding in &mut report.findings {
-        finding.fix = finding.fix.replace("aws ", &format!("aws{place} "));
-    }
     context.output().report(&report)?;
     Ok(if report.findings.is_empty() {
         Exit::Fine

@@ -6,5 +6,5 @@ use lambda_idempotency_cli::run;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    run(std::env::args_os()).await.into()
+    Box::pin(run(std::env::args_os())).await.into()
 }

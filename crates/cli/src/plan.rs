@@ -53,7 +53,7 @@ pub struct Args {
     /// The settings of a queue's worker, where there is no template.
     #[command(flatten)]
     pub queue: QueueArgs,
-    /// The requests and prices that the cost is computed from.
+    /// The requests and the price that the cost is computed from.
     #[command(flatten)]
     pub cost: CostArgs,
     /// A finding that is accepted; repeat it for more.
@@ -129,14 +129,24 @@ pub fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         ),
     };
     let deployment = Deployment {
+        aws: "aws".to_owned(),
         tables,
         functions,
         settings,
         clock_ahead_millis: None,
         second_tls: None,
     };
+    let mut check = rules::check(&deployment, &args.ignore);
+    for finding in &mut check.findings {
+        // No command changes what is not deployed. Words may stand behind it.
+        if finding.fix.starts_with("aws ") {
+            let words = finding.fix.lines().last();
+            let words = words.filter(|line| !line.starts_with("aws "));
+            finding.fix = words.unwrap_or_default().to_owned();
+        }
+    }
     let report = Report {
-        check: rules::check(&deployment, &args.ignore),
+        check,
         suggestions: settings::suggestions(&deployment),
         not_read,
         cost: args.cost.of_month(),

@@ -32,7 +32,7 @@ pub(crate) struct Redis {
     connection: ConnectionManager,
     pub(crate) prefix: String,
     /// The server and the database, without a password.
-    place: String,
+    pub(crate) place: String,
     timeout: Duration,
 }
 
@@ -71,11 +71,6 @@ impl Redis {
             place: format!("{}/{}", info.addr(), info.redis_settings().db()),
             timeout: global.timeout,
         })
-    }
-
-    /// Names what a scan reads.
-    pub(crate) fn place(&self) -> &str {
-        &self.place
     }
 
     /// The id of the server's process: another one has other cursors.

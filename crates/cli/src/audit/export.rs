@@ -50,7 +50,7 @@ impl Place {
         let (bucket, prefix) = rest.split_once('/').ok_or_else(|| {
             Failure::usage("write the export's place as s3://BUCKET/PREFIX/AWSDynamoDB/EXPORT-ID")
         })?;
-        let config = aws_sdk_s3::config::Builder::from(&context.aws().await)
+        let config = aws_sdk_s3::config::Builder::from(&context.aws().await?)
             // An emulator has no host name for each bucket.
             .force_path_style(context.global().endpoint_url.is_some())
             .build();

@@ -18,6 +18,8 @@ use crate::failure::Failure;
 struct Asking {
     config: SdkConfig,
     namespace: Option<String>,
+    /// AWS's own command line, with the flags that lead it to the deployment.
+    aws: String,
     not_checked: Vec<NotChecked>,
 }
 
@@ -28,7 +30,7 @@ impl Asking {
         E: ProvideErrorMetadata + std::error::Error + 'static,
     {
         let why = match error.code() {
-            Some(code) if code.contains("AccessDenied") || code == "AccessDenied" => {
+            Some(code) if code.contains("AccessDenied") => {
                 format!("access denied: allow your role {action}")
             }
             Some(code) => format!("{action}: {code}: {}", error.message().unwrap_or_default()),
@@ -52,8 +54,9 @@ pub(super) async fn deployment(
 ) -> Result<(Deployment, Vec<NotChecked>), Failure> {
     let place = context.table().await?;
     let mut asking = Asking {
-        config: context.aws().await,
+        config: context.aws().await?,
         namespace: context.global().namespace.clone(),
+        aws: context.global().aws(),
         not_checked: Vec::new(),
     };
     let (table, clock) = table::ask(&mut asking, &place, &context.global().layout).await?;
@@ -71,6 +74,7 @@ pub(super) async fn deployment(
         );
     }
     let deployment = Deployment {
+        aws: asking.aws,
         tables: vec![table],
         functions,
         settings: args.settings.settings(),

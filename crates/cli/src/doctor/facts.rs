@@ -13,6 +13,8 @@ use crate::args::Layout;
 /// A deployment: the tables of records, the functions that use them, and what their code sets.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Deployment {
+    /// AWS's own command line, with the flags that lead it to the deployment.
+    pub(crate) aws: String,
     pub(crate) tables: Vec<Table>,
     pub(crate) functions: Vec<Function>,
     pub(crate) settings: Settings,
@@ -100,6 +102,12 @@ pub(crate) fn qualified(name: &str) -> (&str, Option<&str>) {
     (alone.unwrap_or(name), qualifier)
 }
 
+/// The executions that each poller of a mapping in provisioned mode takes at once
+/// (<https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html>).
+pub(crate) const EXECUTIONS_OF_A_POLLER: u32 = 10;
+/// The most pollers of such a mapping, where it doesn't say.
+pub(crate) const POLLERS: u32 = 200;
+
 /// An event source mapping.
 #[derive(Clone, Debug)]
 pub(crate) struct Mapping {
@@ -109,6 +117,8 @@ pub(crate) struct Mapping {
     pub(crate) window: Option<Duration>,
     /// `Some(None)` where it has no bound.
     pub(crate) maximum_concurrency: Option<Option<u32>>,
+    /// Whether it is in provisioned mode, and its pollers bound it.
+    pub(crate) provisioned: bool,
     pub(crate) source: Source,
 }
 

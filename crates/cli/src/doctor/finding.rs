@@ -30,7 +30,7 @@ pub struct Finding {
     pub what: String,
     /// The reason why it matters.
     pub why: &'static str,
-    /// The command, or the lines of a template, that fix it.
+    /// The command, or the lines of a template, that fix it; empty for a command on what isn't deployed.
     pub fix: String,
 }
 

@@ -6,10 +6,8 @@ use serde::Serialize;
 
 /// A write unit is for each KB.
 const WRITE_UNIT: u64 = 1_024;
-/// A strongly consistent read unit is for each 4 KB.
-const READ_UNIT: u64 = 4_096;
 
-/// The requests and prices that the cost is computed from.
+/// The requests and the price that the cost is computed from.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Cost")]
 #[group(requires = "requests")]
@@ -27,9 +25,6 @@ pub struct CostArgs {
     /// November 2026.
     #[arg(long, default_value_t = 0.625, value_parser = price, value_name = "DOLLARS")]
     pub write_price: f64,
-    /// The price of a million read units in dollars.
-    #[arg(long, default_value_t = 0.125, value_parser = price, value_name = "DOLLARS")]
-    pub read_price: f64,
 }
 
 fn price(text: &str) -> Result<f64, String> {
@@ -87,9 +82,7 @@ pub struct Cost {
     pub record_bytes: u64,
     /// The write units.
     pub write_units: u64,
-    /// The read units.
-    pub read_units: u64,
-    /// The price of the write and read units, in dollars.
+    /// The price of the write units, in dollars.
     pub dollars: f64,
 }
 
@@ -113,26 +106,23 @@ impl CostArgs {
         // A claim has no outcome yet.
         let (claims, completions) = form.writes();
         let new = claims + completions * units;
-        // A duplicate's claim is refused, and billed by the record that it meets; the claimless form
-        // reads first.
-        let (refused, read) = match form {
-            Form::Claimless => (0, self.record_bytes.div_ceil(READ_UNIT).max(1)),
-            _ => (units, 0),
+        // A duplicate's claim or transaction is refused, and billed by the record that it meets. A queue's
+        // redelivery without a claim reads first, and costs less.
+        let refused = match form {
+            Form::Claimless => 2 * units,
+            _ => units,
         };
         let write_units = first
             .saturating_mul(new)
             .saturating_add(duplicates.saturating_mul(refused));
-        let read_units = duplicates.saturating_mul(read);
         #[expect(clippy::cast_precision_loss, reason = "a price")]
-        let dollars = (write_units as f64 * self.write_price + read_units as f64 * self.read_price)
-            / 1_000_000.0;
+        let dollars = write_units as f64 * self.write_price / 1_000_000.0;
         Cost {
             form,
             requests,
             duplicates,
             record_bytes: self.record_bytes,
             write_units,
-            read_units,
             dollars,
         }
     }
@@ -148,7 +138,6 @@ mod tests {
             duplicate_percent,
             record_bytes,
             write_price: 0.625,
-            read_price: 0.125,
         }
     }
 
@@ -248,18 +237,11 @@ mod tests {
     #[test]
     fn a_large_outcome_costs_a_unit_for_each_kilobyte() {
         let costs = args(100, 10, 5_000).of_month();
-        let units: Vec<_> = costs
-            .iter()
-            .map(|cost| (cost.write_units, cost.read_units))
-            .collect();
+        let units: Vec<_> = costs.iter().map(|cost| cost.write_units).collect();
         // 90 new, with five units for the outcome; 10 duplicates.
         assert_eq!(
             units,
-            [
-                (90 * 6 + 10 * 5, 0),
-                (90 * 11 + 10 * 5, 0),
-                (90 * 10, 10 * 2)
-            ]
+            [90 * 6 + 10 * 5, 90 * 11 + 10 * 5, 90 * 10 + 10 * 10]
         );
         assert!(
             CostArgs {

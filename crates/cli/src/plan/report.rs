@@ -57,26 +57,19 @@ impl fmt::Display for Report {
         write!(
             f,
             "{NL}{HEADING}A month{HEADING:#} of {} requests, {} of them duplicates, records of {} bytes{NL}  \
-             {:<12}  {:>16}  {:>16}  {:>10}",
-            first.requests,
-            first.duplicates,
-            first.record_bytes,
-            "form",
-            "write units",
-            "read units",
-            "dollars"
+             {:<12}  {:>16}  {:>10}",
+            first.requests, first.duplicates, first.record_bytes, "form", "write units", "dollars"
         )?;
         for cost in &self.cost {
             let Cost {
                 form,
                 write_units,
-                read_units,
                 dollars,
                 ..
             } = cost;
             write!(
                 f,
-                "{NL}  {:<12}  {write_units:>16}  {read_units:>16}  {dollars:>10.2}",
+                "{NL}  {:<12}  {write_units:>16}  {dollars:>10.2}",
                 form.word()
             )?;
         }

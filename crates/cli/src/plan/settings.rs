@@ -25,11 +25,12 @@ pub(super) fn functions(args: &QueueArgs) -> Option<Function> {
         })),
     };
     let mapping = Mapping {
-        id: "UUID".to_owned(),
+        id: String::new(),
         enabled: None,
         reports_item_failures: None,
         window: Some(args.window),
         maximum_concurrency: Some(args.maximum_concurrency),
+        provisioned: false,
         source: Source::Queue(queue),
     };
     Some(Function {

@@ -13,7 +13,9 @@ use serde_json::{Value, json};
 
 use super::intrinsic::{Template, intrinsic, members, text};
 use crate::args::Layout;
-use crate::doctor::facts::{DeadLetters, Function, Mapping, Queue, Source, Stream, Table};
+use crate::doctor::facts::{
+    DeadLetters, EXECUTIONS_OF_A_POLLER, Function, Mapping, POLLERS, Queue, Source, Stream, Table,
+};
 use crate::failure::Failure;
 
 /// The seconds for which SQS keeps messages where a template doesn't say.
@@ -267,17 +269,26 @@ impl Reading<'_> {
             (reports || !types.contains(&Value::Null)).then_some(reports)
         };
         let (responses, window) = ("FunctionResponseTypes", "MaximumBatchingWindowInSeconds");
-        let concurrency = "ScalingConfig.MaximumConcurrency";
-        let some_count = |value: &Value| count(value).map(Some);
+        let provisioned = at(properties, "ProvisionedPollerConfig").is_some();
+        let maximum_concurrency = if provisioned {
+            let pollers = "ProvisionedPollerConfig.MaximumPollers";
+            let pollers = self.known(name, properties, pollers, POLLERS, count);
+            pollers.map(|most| Some(most.saturating_mul(EXECUTIONS_OF_A_POLLER)))
+        } else {
+            let concurrency = "ScalingConfig.MaximumConcurrency";
+            let some_count = |value: &Value| count(value).map(Some);
+            self.known(name, properties, concurrency, None, some_count)
+        };
         Some(Mapping {
-            id: "UUID".to_owned(),
+            id: String::new(),
             enabled: self.known(name, properties, "Enabled", true, truth),
             // Amazon MQ has no such reply.
             reports_item_failures: (kind != "MQ")
                 .then(|| self.known(name, properties, responses, false, reports))
                 .flatten(),
             window: self.time(name, properties, window, 0),
-            maximum_concurrency: self.known(name, properties, concurrency, None, some_count),
+            maximum_concurrency,
+            provisioned,
             source,
         })
     }

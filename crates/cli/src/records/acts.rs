@@ -6,7 +6,9 @@ use std::fmt;
 use lambda_idempotency::EpochMillis;
 use lambda_idempotency::protocol::journal::{Journal, MAX_STEP_RESULT_BYTES, StepEntry, StepState};
 use lambda_idempotency::protocol::packed::Place;
-use lambda_idempotency::protocol::record::{Owner, Record, StoredOutcome};
+use lambda_idempotency::protocol::record::{
+    NOT_STARTED, Owner, Record, StoredOutcome, WITHOUT_REPLY,
+};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -73,7 +75,7 @@ impl GivenBack {
     /// attempt of the claimless form that commits nothing leaves none.
     pub(crate) fn waits(self, record: &Record) -> bool {
         // Neither began its work.
-        let is_unstarted = |how: &str| matches!(how, "not started" | "claim without a reply");
+        let is_unstarted = |how: &str| matches!(how, NOT_STARTED | WITHOUT_REPLY);
         let ended_unstarted = record.last_error.as_deref().is_some_and(is_unstarted);
         let begun = record.attempt.saturating_sub(u32::from(ended_unstarted));
         record.is_released() && begun <= self.attempt

@@ -92,28 +92,28 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         Some(at) => at,
         None => records.now(context).await?,
     };
-    let found = target.found.as_ref();
-    let mut explanation = Explanation::of(&target.id, found, at, &args.rules.rules());
+    let (id, found) = (&target.id, target.found.as_ref());
+    let place = &context.global().place();
+    let mut explanation = Explanation::of(id, place, found, at, &args.rules.rules());
     if found.is_none() {
         explanation.words.push_str(args.which.or_elsewhere());
     }
     if args.rules.crashed.is_none() {
-        explanation.assumes_crashed(&target.id);
+        explanation.assumes_crashed(id, place, found);
     }
-    explanation.derive(&target.id, found, &args.derive);
+    explanation.derive(id, found, &args.derive);
     if observed.is_some() {
         explanation.is_observed();
     }
     if explanation.runs() {
-        let held = held(&records, &target.id, found, context).await?;
+        let held = held(&records, id, found, context).await?;
         match (held, held.words()) {
-            (Held::Record, _) if found.is_none() => explanation.is_written(&target.id),
-            (_, Some(words)) => explanation.is_locked(&target.id, words),
+            (Held::Record, _) if found.is_none() => explanation.is_written(id, place),
+            (_, Some(words)) => explanation.is_locked(id, place, words),
             (Held::Unknown(why), None) => explanation.may_be_held(why),
             (_, None) => {}
         }
     }
-    explanation.is_at(&context.global().place());
     context.output().report(&explanation)?;
     Ok(if explanation.needs_person {
         Exit::Found

@@ -2,7 +2,9 @@
 
 use std::num::NonZeroU32;
 
-use lambda_idempotency::protocol::record::{Found, Record, StoredOutcome, Takeover};
+use lambda_idempotency::protocol::record::{
+    DROPPED, Found, PANIC, Record, StoredOutcome, TIMED_OUT, Takeover,
+};
 use lambda_idempotency::protocol::{Asking, Decision, Rules, decide};
 use lambda_idempotency::{EpochMillis, OnCrash, RecordId, SagaStatus};
 use schemars::JsonSchema;
@@ -140,8 +142,15 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    /// Explains what was found under an id, for deliveries that come at `now` under these rules.
-    pub fn of(id: &RecordId, found: Option<&Found>, now: EpochMillis, rules: &Rules) -> Self {
+    /// Explains what was found under an id, for deliveries that come at `now` under these rules. The
+    /// flags in `place`, each with a blank before it, lead a command to the record.
+    pub fn of(
+        id: &RecordId,
+        place: &str,
+        found: Option<&Found>,
+        now: EpochMillis,
+        rules: &Rules,
+    ) -> Self {
         let other = another(found);
         let decision = decide(found, Asking::new(&other, None, now), rules);
         let record = found.and_then(|found| found.content.as_deref().ok());
@@ -178,7 +187,7 @@ impl Explanation {
             timeline: record
                 .map(|record| timeline(record, now))
                 .unwrap_or_default(),
-            safe: safe_acts(id, answer, is_paused, &waiting, record),
+            safe: safe_acts(id, place, answer, is_paused, &waiting, record),
             rules: RulesView::of(rules),
             record: view,
             derived: Vec::new(),
@@ -220,16 +229,15 @@ impl Explanation {
     }
 
     /// Names the answer of an engine with the other `OnCrash`, where the rule was assumed.
-    pub(crate) fn assumes_crashed(&mut self, id: &RecordId) {
+    pub(crate) fn assumes_crashed(&mut self, id: &RecordId, place: &str, found: Option<&Found>) {
         self.rules.crashed_assumed = true;
         let is_stuck = |record: &RecordView| record.state == State::Stuck;
         if self.answer == Answer::RunsAgain && self.record.as_ref().is_some_and(is_stuck) {
             self.words.push_str(
                 "; an engine with `OnCrash::Interrupt` would tell it *interrupted*, and wait for an operator: give --crashed",
             );
-            let saga = self.record.as_ref().and_then(|record| record.saga);
-            let is_half_done = matches!(saga, Some("compensating" | "stuck"));
-            self.safe.insert(0, safe::release(id, is_half_done));
+            let record = found.and_then(|found| found.content.as_deref().ok());
+            self.safe.insert(0, safe::release(id, place, record));
         }
     }
 
@@ -245,9 +253,10 @@ impl Explanation {
     }
 
     /// Explains that a transaction, which is open, writes the record of a key that has none yet.
-    pub(crate) fn is_written(&mut self, id: &RecordId) {
+    pub(crate) fn is_written(&mut self, id: &RecordId, place: &str) {
         self.waits(
             id,
+            place,
             Answer::InFlight,
             "a delivery would wait, and be told *in flight*: a transaction that is open writes the key's record, one that a handler \
              runs in, or somebody's own. What it has written is seen when it commits"
@@ -256,31 +265,22 @@ impl Explanation {
     }
 
     /// Explains that a transaction, which is open, has locked the record or the table, in these words.
-    pub(crate) fn is_locked(&mut self, id: &RecordId, words: &str) {
+    pub(crate) fn is_locked(&mut self, id: &RecordId, place: &str, words: &str) {
         let words = format!(
             "locked: {words}. A delivery would wait for the end of that; what it is told then isn't known before"
         );
-        self.waits(id, Answer::Locked, words);
+        self.waits(id, place, Answer::Locked, words);
     }
 
-    fn waits(&mut self, id: &RecordId, answer: Answer, words: String) {
+    fn waits(&mut self, id: &RecordId, place: &str, answer: Answer, words: String) {
         self.answer = answer;
         self.needs_person = false;
         self.words = words;
         self.safe = vec![safe::ask_again(
             id,
+            place,
             "wait until the transaction ends, then ask again",
         )];
-    }
-
-    /// Adds these flags to each command: where its record is.
-    pub(crate) fn is_at(&mut self, place: &str) {
-        for SafeAct { command, .. } in &mut self.safe {
-            // An id that begins with a dash stands behind all flags.
-            let name = command.match_indices(' ').nth(1);
-            let end = name.map_or(command.len(), |(end, _)| end);
-            command.insert_str(end, place);
-        }
     }
 
     /// Adds that the engine only observes: what is explained is not what happens.
@@ -420,7 +420,7 @@ fn told(
 /// effect.
 fn given_back(last_error: Option<&str>) -> String {
     match last_error {
-        Some(how @ ("timed out" | "panic" | "dropped")) => {
+        Some(how @ (DROPPED | PANIC | TIMED_OUT)) => {
             format!("the last attempt was ended in the middle ({how}), and may have had its effect")
         }
         Some(error) => format!("the last attempt gave the key back ({error})"),

@@ -204,7 +204,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     let records = context.records().await?;
     let mut cost = cost(&records, context).await?;
     if let (Some(_), Place::Redis(redis)) = (&args.resume, &records.place) {
-        cost.which = format!("{} {}", cost.which, redis.process().await?);
+        cost.which = redis.process().await?;
     }
     note(&cost);
     agree(context, "Go on?")?;

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use lambda_idempotency::protocol::journal::{StepEntry, StepState};
+use lambda_idempotency::protocol::journal::{SAGA, StepEntry, StepState};
 use lambda_idempotency::protocol::packed::LargeOutcome;
 use lambda_idempotency::protocol::record::{
-    Ended, Found, Intervention, Omission, Owner, Record, RecordWrite, Status, StoredOutcome,
+    Ended, Found, INTERRUPTED_STEP, Intervention, Omission, Owner, Record, RecordWrite, Status,
+    StoredOutcome,
 };
 use lambda_idempotency::protocol::transition;
 use lambda_idempotency::store::{Answer, DynStore};
@@ -176,14 +177,15 @@ pub(crate) fn is_redacted(record: &Record) -> bool {
     record.outcome.as_ref() == Some(&erased) && results(record).next().is_none()
 }
 
-/// The entry of a saga's state, which has the text of its failure.
-const SAGA: &str = "@saga";
-
-/// The steps that have a result, and a saga's state, without what operators did.
-pub(crate) fn results(record: &Record) -> impl Iterator<Item = (&str, &StepEntry)> {
+/// The steps of the handler, and a saga's state, which has the text of its failure.
+fn steps_and_saga(record: &Record) -> impl Iterator<Item = (&str, &StepEntry)> {
     let saga = record.journal.get(SAGA).map(|entry| (SAGA, entry));
-    let steps = handlers_steps(record).chain(saga);
-    steps.filter(|(_, entry)| matches!(entry.state, StepState::Confirmed(Ok(_))))
+    handlers_steps(record).chain(saga)
+}
+
+/// Those of them that have a result.
+pub(crate) fn results(record: &Record) -> impl Iterator<Item = (&str, &StepEntry)> {
+    steps_and_saga(record).filter(|(_, entry)| matches!(entry.state, StepState::Confirmed(Ok(_))))
 }
 
 /// Returns the steps of the handler. An operator's act is none.
@@ -213,10 +215,17 @@ pub(crate) fn is_compensated(record: &Record) -> bool {
     SagaStatus::of(record) == Some(SagaStatus::Compensated)
 }
 
+/// Tells whether the record is of a saga that is being undone, or waits for an operator: no delivery
+/// would go on with it behind an outcome.
+pub(crate) fn is_half_done(record: &Record) -> bool {
+    let saga = SagaStatus::of(record);
+    matches!(saga, Some(SagaStatus::Compensating | SagaStatus::Stuck))
+}
+
 /// The steps that may wait for an operator: a handler that runs again meets them.
 pub(crate) fn waiting_steps(record: &Record) -> Vec<&str> {
     // One was settled by an operator, and others may wait beside it.
-    let waits = |error: &str| error == "interrupted step" || error.starts_with("settle-step ");
+    let waits = |error: &str| error == INTERRUPTED_STEP || error.starts_with("settle-step ");
     if !record.is_released() || !record.last_error.as_deref().is_some_and(waits) {
         return Vec::new();
     }
@@ -283,8 +292,7 @@ pub(crate) fn intervention(
             renews_keys,
         } => {
             // A saga begins anew.
-            let saga = record.journal.get(SAGA).map(|entry| (SAGA, entry));
-            let again = handlers_steps(record).chain(saga).filter(|(_, entry)| {
+            let again = steps_and_saga(record).filter(|(_, entry)| {
                 *repeats_steps && matches!(entry.state, StepState::Confirmed(_))
             });
             let again = again.map(|(name, entry)| {

@@ -18,7 +18,9 @@ use crate::records::explain::SKEW_MARGIN;
 use crate::records::find::{Target, Which, find};
 use crate::records::get::no_record;
 use crate::records::open::held;
-use crate::records::operate::{Ending, Order, carry_out, left_by_redaction, readable};
+use crate::records::operate::{
+    Ending, Order, carry_out, is_half_done, left_by_redaction, readable,
+};
 use crate::records::outcome::{is_http, is_response};
 use crate::records::view::{RecordView, State};
 use crate::time;
@@ -204,15 +206,14 @@ pub(crate) async fn give(
     if is_unread {
         agree(context, "Does the handler run without the layer?")?;
     }
-    let left = carry_out(
-        &*records.store,
-        &id,
-        &found,
-        &order,
-        now,
-        context.global().timeout,
-    )
-    .await?;
+    if matches!(order.ending, Ending::Final { .. }) && is_half_done(record) {
+        agree(
+            context,
+            "No delivery would go on with its saga, and what is not undone stays. Are you sure?",
+        )?;
+    }
+    let timeout = context.global().timeout;
+    let left = carry_out(&*records.store, &id, &found, &order, now, timeout).await?;
     let Act {
         at,
         act,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use indicatif::ProgressBar;
-use lambda_idempotency::protocol::journal::StepState;
+use lambda_idempotency::protocol::journal::{StepState, UNDO};
 use lambda_idempotency::protocol::record::{Record, Status};
 use lambda_idempotency::{EpochMillis, RecordId};
 use schemars::JsonSchema;
@@ -110,7 +110,8 @@ pub struct WhichArgs {
     /// The operation of the key, or of all records that are to run again.
     #[arg(long, value_name = "NAME", value_parser = filled)]
     pub operation: Option<String>,
-    /// All records of the operation that became final at this time or later. They are counted first.
+    /// All records of the operation that were completed at this time or later. They are counted first. A
+    /// permanent failure is none: it runs again by its id, or by --from.
     #[arg(
         long,
         requires_all = ["operation", "completed_before"],
@@ -253,7 +254,7 @@ impl Args {
             );
         }
         let is_undone = handlers_steps(record).any(|(name, entry)| {
-            name.ends_with("/undo") && matches!(entry.state, StepState::Confirmed(_))
+            name.ends_with(UNDO) && matches!(entry.state, StepState::Confirmed(_))
         });
         if repeats && !renews && is_undone {
             return Err(
@@ -283,7 +284,7 @@ impl Args {
 }
 
 impl WhichArgs {
-    /// The times between which records became final, where they are given.
+    /// The times between which records were completed, where they are given.
     fn times(&self) -> Option<Range<EpochMillis>> {
         Some(self.completed_since?..self.completed_before?)
     }
@@ -292,13 +293,16 @@ impl WhichArgs {
     fn when(&self) -> String {
         let of = |times: Range<EpochMillis>| {
             let (since, before) = (time::text(times.start), time::text(times.end));
-            format!(" that became final from {since} until {before}")
+            format!(" that were completed from {since} until {before}")
         };
         self.times().map(of).unwrap_or_default()
     }
 
-    /// Tells whether a record that became final then is asked for: each, unless times are given.
-    fn takes(&self, completed: Option<EpochMillis>) -> bool {
+    /// Tells whether a record is asked for: each, unless times are given. These take no permanent failure: a
+    /// card that was declined would be charged.
+    fn takes(&self, record: &Record) -> bool {
+        let is_completed = record.status == Status::Completed;
+        let completed = record.completed_at.filter(|_| is_completed);
         let times = self.times();
         times.is_none_or(|times| completed.is_some_and(|at| times.contains(&at)))
     }
@@ -342,9 +346,8 @@ struct Entry {
     id: String,
 }
 
-/// The ids of the final records that fit the filter, by a scan that says first what it costs. There
-/// are none where all were given back before, for this reason: such a record no longer tells when it
-/// became final.
+/// The ids of the records that fit the filter, by a scan that says first what it costs. There are none
+/// where all were given back before, for this reason: such a record no longer tells when it was completed.
 async fn filtered(
     args: &Args,
     records: &Records,
@@ -387,12 +390,10 @@ async fn filtered(
         None,
         cost.records,
         |id, found| {
-            let state = State::of(&found, now, SKEW_MARGIN);
-            let is_final = matches!(state, State::Completed | State::Failed);
-            let is_asked_for =
-                state != State::Expired && is_of_operation(Some(namespace), operation, &id);
+            let is_asked_for = State::of(&found, now, SKEW_MARGIN) != State::Expired
+                && is_of_operation(Some(namespace), operation, &id);
             let record = found.content.as_deref().ok().filter(|_| is_asked_for);
-            if record.is_some_and(|record| is_final && which.takes(record.completed_at)) {
+            if record.is_some_and(|record| which.takes(record)) {
                 ids.push(RecordId::stored(id)?);
             } else if record.is_some_and(is_done) {
                 before += 1;
@@ -411,7 +412,8 @@ async fn filtered(
         );
         if before == 0 {
             return Err(Failure::usage(format!(
-                "{none}: look at the times and the names. A record that was given back is final again once its next delivery has run"
+                "{none}: look at the times and the names. A record that was given back is completed again once its next delivery has \
+                 run; permanent failures run again by their ids, or --from"
             )));
         }
         let before = counted(before, "record");
@@ -515,8 +517,8 @@ async fn give_one(
         return Ok((Done::Before, Some(time::text(EpochMillis(act.at)))));
     }
     // Another operator may have had it run again since the scan.
-    if !record.is_released() && !args.which.takes(record.completed_at) {
-        return left("it became final outside of the times that were asked for");
+    if !record.is_released() && !args.which.takes(record) {
+        return left("it was not completed within the times that were asked for");
     }
     if let Err(words) = before.and_then(|_| args.check(record)) {
         return left(&words);

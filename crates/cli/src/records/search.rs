@@ -8,7 +8,7 @@ use lambda_idempotency_postgres::PostgresStore;
 use sqlx::{AssertSqlSafe, PgPool, Row};
 
 use crate::ask::agree;
-use crate::connect::{Place, Records, Table, server};
+use crate::connect::{Place, Records, Table};
 use crate::context::Context;
 use crate::failure::{Failure, denied, missing, words};
 use crate::output::{counted, note};
@@ -56,7 +56,7 @@ impl fmt::Display for Cost {
 pub(crate) async fn cost(records: &Records, context: &Context) -> Result<Cost, Failure> {
     match &records.place {
         Place::Postgres(store) => Ok(Cost {
-            of: "PostgreSQL's table".to_owned(),
+            of: records.place.words(context),
             which: which_of_postgres(store, context).await?,
             records: store.estimated_records(context.deadline()).await?,
             read_units: None,
@@ -64,8 +64,8 @@ pub(crate) async fn cost(records: &Records, context: &Context) -> Result<Cost, F
         Place::Redis(redis) => {
             redis.note_one_of_several().await;
             Ok(Cost {
-                of: "the server's keys".to_owned(),
-                which: redis.place().to_owned(),
+                of: records.place.words(context),
+                which: String::new(),
                 records: redis.keys().await?,
                 read_units: None,
             })
@@ -96,7 +96,7 @@ pub(crate) async fn cost(records: &Records, context: &Context) -> Result<Cost, F
     }
 }
 
-/// The server, the database and the table.
+/// The database and the table, as the server has them.
 async fn which_of_postgres(
     store: &PostgresStore<PgPool>,
     context: &Context,
@@ -113,7 +113,7 @@ async fn which_of_postgres(
     let row = row.map_err(|_| StoreError::Timeout)?.map_err(failed)?;
     let database: String = row.try_get(0).map_err(failed)?;
     let table: i64 = row.try_get(1).map_err(failed)?;
-    Ok(format!("{}/{database} {table}", server(store)))
+    Ok(format!("{database} {table}"))
 }
 
 /// Puts a refusal of DynamoDB into words that say what to do.

@@ -85,6 +85,11 @@ async fn each_planted_misconfiguration_is_found() {
         ),
         ("concurrency", "reserved", json!(2)),
         (
+            "concurrency",
+            "mappings/0/ProvisionedPollerConfig",
+            json!({"MaximumPollers": 2}),
+        ),
+        (
             "visibility-timeout",
             "mappings/0/MaximumBatchingWindowInSeconds",
             json!(60),
@@ -149,6 +154,16 @@ async fn a_functions_dead_letter_queue_is_a_destination() {
             json!({"TargetArn": "arn:aws:sqs:eu-central-1:123456789012:worker-dead"});
     });
     doctor(&wire, "idempotency", "").await.ended_with(0);
+}
+
+/// No API tells how it is invoked.
+#[tokio::test]
+async fn whether_a_function_is_invoked_asynchronously_is_asked() {
+    let wire = Wire::sound(true).await;
+    let settings = "--retention 56days --adapter invoke";
+    doctor_of(&wire, "idempotency", settings)
+        .await
+        .refused(0, "give --asynchronous");
 }
 
 /// Amazon MQ reads no `batchItemFailures`: that it doesn't is no finding.
@@ -218,6 +233,9 @@ async fn a_table_that_is_named_by_its_arn_is_the_one_of_its_name() {
         let said = doctor(&wire, table, "").await.ended_with(1);
         assert_eq!(ids(&said), ["table-variable"]);
     }
+    // No command is in the name.
+    let said = doctor(&wire, "my-aws", "--region eu-north-1").await;
+    said.refused(1, "IDEMPOTENCY_TABLE: my-aws }");
 }
 
 #[tokio::test]
@@ -355,7 +373,10 @@ async fn an_alias_gets_a_version_without_the_kill_switch() {
         ] {
             assert!(fix(1).contains(&command), "{command}: {report:#}");
         }
-        assert!(!report["not_checked"].to_string().contains("concurrency"));
+        let not_checked = report["not_checked"].to_string();
+        assert!(!not_checked.contains("concurrency"), "{report:#}");
+        let kinesis = "aws --region eu-north-1 kinesis";
+        assert!(not_checked.contains(kinesis), "{report:#}");
     }
     for (version, fixed) in [
         ("$LATEST", "--environment "),
@@ -367,6 +388,24 @@ async fn an_alias_gets_a_version_without_the_kill_switch() {
         let fix = report["findings"][1]["fix"].as_str().unwrap();
         assert!(fix.contains(fixed), "{report:#}");
         assert!(!fix.contains("update-alias"), "{report:#}");
+    }
+}
+
+#[tokio::test]
+async fn the_role_of_a_profile_is_assumed_in_the_region_that_is_looked_at() {
+    let wire = Wire::sound(true).await;
+    let base = "[profile base]\naws_access_key_id = test\naws_secret_access_key = test\n";
+    let ops = "[profile ops]\nrole_arn = arn:aws:iam::123456789012:role/ops\nsource_profile = base\nregion = eu-north-1\n";
+    let profiles = Scratch::with(format!("{base}{ops}"));
+    for (words, region) in [("", "eu-north-1"), ("--region eu-west-1", "eu-west-1")] {
+        wire.change(|it| it["assumed_in"] = json!(region));
+        let line = "doctor --table idempotency --skew-margin 10min --profile ops";
+        let mut command = command(&format!("{line} {words}"));
+        command
+            .env("AWS_ENDPOINT_URL", wire.url())
+            .env("AWS_CONFIG_FILE", &*profiles)
+            .env_remove("AWS_REGION");
+        Said::of(&command.output().await.unwrap()).ended_with(0);
     }
 }
 

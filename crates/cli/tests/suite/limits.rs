@@ -271,7 +271,7 @@ async fn what_would_be_stored_or_computed_as_something_else_is_refused() {
         (&*complete, "invalid utf-8"),
         (&fail, "1001 characters"),
         ("release any --reason why --by ''", "1 to 500 characters"),
-        ("plan --requests 9 --read-price=nan", "give dollars"),
+        ("plan --requests 9 --write-price=nan", "give dollars"),
         ("plan --requests 9 --write-price=-1", "give dollars"),
     ] {
         run(line).await.refused(2, refusal);

@@ -128,11 +128,14 @@ async fn each_misconfiguration_of_a_template_is_found() {
             "on-failure",
         ),
     ] {
-        let found = ids(&plan_changed((old, new), "").await);
+        let said = plan_changed((old, new), "").await;
+        let found = ids(&said);
         assert!(
             found.iter().all(|found| found == id) && !found.is_empty(),
             "{id}: {found:?}"
         );
+        // A command would name what isn't there.
+        assert!(!said.out.contains("\"aws "), "{said:?}");
     }
 }
 
@@ -212,7 +215,7 @@ async fn a_month_has_a_price() {
     let report = said.ended_with(0).json();
     let costs = report["cost"].as_array().unwrap().iter();
     let units: Vec<_> = costs.map(|cost| &cost["write_units"]).collect();
-    assert_eq!(units, [19_800_000, 29_600_000, 19_600_000]);
+    assert_eq!(units, [19_800_000, 29_600_000, 20_000_000]);
     run(plan).await.refused(0, "A month of 10000000 requests");
 }
 
@@ -499,6 +502,31 @@ async fn a_mapping_of_its_own_is_of_the_function_that_it_names_or_is_not_read() 
         );
         let is_told = not_read.contains("Mapping: its function is not in the template");
         assert_eq!(is_told, !is_found, "{named}: {not_read}");
+    }
+}
+
+#[tokio::test]
+async fn a_queue_in_provisioned_mode_is_bounded_by_its_pollers() {
+    const TEMPLATE: &str = "Resources:
+  Jobs: { Type: AWS::SQS::Queue }
+  Work:
+    Type: AWS::Serverless::Function
+    Properties:
+      ReservedConcurrentExecutions: 30
+      Environment: { Variables: { IDEMPOTENCY_TABLE: t } }
+      Events: { Jobs: { Type: SQS, Properties: { Queue: !GetAtt Jobs.Arn, ProvisionedPollerConfig: @ } } }
+";
+    for (pollers, takes) in [
+        ("{ MaximumPollers: 3 }", None),
+        ("{ MaximumPollers: 4 }", Some("take 40")),
+        ("{ MinimumPollers: 2 }", Some("take 2000")),
+        ("!Ref AWS::NoValue", Some("take as many as they can")),
+    ] {
+        let [found, fine, _] = planned_with(TEMPLATE, pollers).await;
+        match takes {
+            Some(takes) => assert!(found.contains(takes), "{pollers}: {found}"),
+            None => assert!(fine.contains("concurrency"), "{pollers}: {fine}"),
+        }
     }
 }
 

@@ -162,7 +162,9 @@ async fn a_command_that_is_cut_off_holds_no_key_for_long() {
     });
     let explain = format!("explain {stuck} --store {through} --table {table} --timeout 3s");
     let mut is_cut = pin!(cut.notified());
+    let mut tries = 0..100;
     loop {
+        assert!(tries.next().is_some(), "no lock is taken back");
         tokio::select! {
             () = &mut is_cut => break,
             // On a machine that does much else, it may end before.
@@ -263,6 +265,16 @@ async fn a_list_is_gone_on_with_on_its_own_table_alone() {
     let list = format!("list --yes --limit 1 --resume {file}");
     let first = on(&table, &list).await.ended_with(1);
     on(&other, &list).await.refused(2, "give another file");
+    // Each question names the place.
+    let url = url();
+    let place = format!("the table {table} of {}", url.split_once('@').unwrap().1);
+    let release = format!("release {} --reason why", ids[0]);
+    for (line, asked) in [
+        ("list", format!("the whole of {place}: ")),
+        (&release, format!("in {place} is stuck. Release?")),
+    ] {
+        on(&table, line).await.refused(2, &asked);
+    }
     // The same name in another database.
     let database = format!("other_{table}");
     let create = format!("CREATE DATABASE {database}");
@@ -270,7 +282,6 @@ async fn a_list_is_gone_on_with_on_its_own_table_alone() {
         .execute(one.pool())
         .await
         .unwrap();
-    let url = url();
     let (server, _) = url.rsplit_once('/').unwrap();
     let elsewhere = format!("{server}/{database}");
     let pool = PgPoolOptions::new()
@@ -280,10 +291,19 @@ async fn a_list_is_gone_on_with_on_its_own_table_alone() {
     store.create_tables().await.unwrap();
     run(&format!("{list} --store {elsewhere} --table {table}"))
         .await
-        .refused(2, "another table of this name");
+        .refused(2, &format!("is of a scan of {place}: give another file"));
     let second = on(&table, &list).await.ended_with(1);
     let listed = format!("{}{}", first.out, second.out);
     assert!(ids.iter().all(|id| listed.contains(id)), "{listed}");
+    // And in the same one.
+    let replace = format!(
+        "ALTER TABLE {table} RENAME TO old_{table}; CREATE TABLE {table} (LIKE old_{table})"
+    );
+    let replace = sqlx::raw_sql(sqlx::AssertSqlSafe(replace));
+    replace.execute(one.pool()).await.unwrap();
+    on(&table, &list)
+        .await
+        .refused(2, "another table of this name");
 }
 
 #[tokio::test]

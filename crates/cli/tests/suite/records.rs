@@ -18,7 +18,7 @@ use crate::support::{self, dynamodb, key};
 
 /// An order's reason, and the answer to its question.
 pub(crate) const WHY: &str = "--reason 'ticket 17' --yes";
-/// The times of all that became final.
+/// The times of all that was completed.
 pub(crate) const EVER: &str =
     "--completed-since 2020-01-01T00:00:00Z --completed-before 2100-01-01T00:00:00Z";
 

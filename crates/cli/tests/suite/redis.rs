@@ -38,6 +38,15 @@ async fn a_record_is_explained_released_completed_failed_redacted_and_run_again(
     let explain = "explain --operation charge --token A --namespace payments --json";
     let explained = on(&server, explain).await.ended_with(0).json();
     assert_eq!(explained["answer"], "runs_again", "{explained}");
+    // Each question names the place.
+    let place = format!("the keys idempotency of 127.0.0.1:{}/0", server.port);
+    let release = format!("release {one} --reason why");
+    for (line, asked) in [
+        ("list", format!("the whole of {place}: ")),
+        (&release, format!("in {place} is stuck. Release?")),
+    ] {
+        on(&server, line).await.refused(2, &asked);
+    }
     let order = async |words: &str| on(&server, &format!("{words} {WHY}")).await.ended_with(0);
     order(&format!("release {one}")).await;
     let ran = deliver(&server, "A").await.unwrap();

@@ -8,7 +8,9 @@ use aws_sdk_lambda::types::{EventSourceMappingConfiguration, FunctionResponseTyp
 use lambda_idempotency::Builder;
 
 use super::{Asking, queue, role};
-use crate::doctor::facts::{Function, Mapping, Source, Stream, qualified};
+use crate::doctor::facts::{
+    EXECUTIONS_OF_A_POLLER, Function, Mapping, POLLERS, Source, Stream, qualified,
+};
 use crate::doctor::{Adapter, Args};
 use crate::failure::Failure;
 
@@ -72,9 +74,7 @@ pub(super) async fn ask(
         .await
     {
         Ok(reply) => {
-            let reserved = reply.reserved_concurrent_executions;
-            function.reserved_concurrency =
-                reserved.and_then(|reserved| u32::try_from(reserved).ok());
+            function.reserved_concurrency = count(reply.reserved_concurrent_executions);
         }
         Err(error) => asking.unanswered(
             format!("concurrency of {name}"),
@@ -87,6 +87,11 @@ pub(super) async fn ask(
         let dead_letters = dead_letters.and_then(|queue| queue.target_arn);
         let destination = destination(asking, &client, name).await;
         function.asynchronous = destination.map(|named| named.or(dead_letters));
+    } else if args.adapter == Adapter::Invoke {
+        asking.not_asked(
+            format!("destinations of {name}"),
+            "invoked asynchronously? give --asynchronous",
+        );
     }
     let mappings = client.list_event_source_mappings().function_name(name);
     let mappings: Result<Vec<_>, _> = mappings.into_paginator().items().send().collect().await;
@@ -115,6 +120,11 @@ pub(super) async fn ask(
         function.missing_actions = role::missing(asking, args.adapter, name, &role, table).await;
     }
     Ok(function)
+}
+
+/// A count that is there; -1 is without end.
+fn count(number: Option<i32>) -> Option<u32> {
+    number.and_then(|number| u32::try_from(number).ok())
 }
 
 fn seconds(count: i32) -> Option<Duration> {
@@ -151,7 +161,13 @@ async fn read(asking: &mut Asking, mapping: EventSourceMappingConfiguration) -> 
         .as_deref()
         .unwrap_or_default();
     let scaling = mapping.scaling_config.as_ref();
-    let concurrency = scaling.and_then(|scaling| scaling.maximum_concurrency);
+    let concurrency = count(scaling.and_then(|scaling| scaling.maximum_concurrency));
+    let pollers = mapping.provisioned_poller_config.as_ref();
+    let pollers = pollers.and_then(|pollers| {
+        let least = count(pollers.minimum_pollers);
+        count(pollers.maximum_pollers).or(least.map(|_| POLLERS))
+    });
+    let of_pollers = pollers.map(|most| most.saturating_mul(EXECUTIONS_OF_A_POLLER));
     let arn = mapping.event_source_arn.clone().unwrap_or_default();
     let state = mapping.state.as_deref().unwrap_or_default();
     Mapping {
@@ -166,7 +182,8 @@ async fn read(asking: &mut Asking, mapping: EventSourceMappingConfiguration) -> 
                 .and_then(seconds)
                 .unwrap_or_default(),
         ),
-        maximum_concurrency: Some(concurrency.and_then(|count| u32::try_from(count).ok())),
+        maximum_concurrency: Some(of_pollers.or(concurrency)),
+        provisioned: of_pollers.is_some(),
         source: source(asking, &arn, &mapping).await,
     }
 }
@@ -187,8 +204,10 @@ async fn source(
         "kinesis" | "dynamodb" => {
             let retention = (service == "dynamodb").then_some(DYNAMODB_STREAM);
             if retention.is_none() {
-                let why =
-                    "compare its retention with --retention: aws kinesis describe-stream-summary";
+                let why = format!(
+                    "compare its retention with --retention: {} kinesis describe-stream-summary",
+                    asking.aws
+                );
                 asking.not_asked(format!("retention of {arn}"), why);
             }
             Source::Stream(stream(arn, mapping, retention))
@@ -213,13 +232,11 @@ fn stream(
 ) -> Stream {
     let destination = mapping.destination_config.as_ref();
     let failure = destination.and_then(|to| to.on_failure.as_ref());
-    // -1 is without end, and the default.
-    let bounded = |count: Option<i32>| count.and_then(|count| u32::try_from(count).ok());
     Stream {
         name: stream_name(arn).to_owned(),
         retention,
         bisects: Some(mapping.bisect_batch_on_function_error.unwrap_or(false)),
-        retries: Some(bounded(mapping.maximum_retry_attempts)),
+        retries: Some(count(mapping.maximum_retry_attempts)),
         max_age: Some(mapping.maximum_record_age_in_seconds.and_then(seconds)),
         on_failure: Some(failure.and_then(|failure| failure.destination.clone())),
     }

@@ -1,7 +1,9 @@
 //! Rules of a function and of its mappings.
 
 use super::{Verdict, danger, judge, warning};
-use crate::doctor::facts::{Deployment, Function, Mapping, Source, Table, qualified};
+use crate::doctor::facts::{
+    Deployment, EXECUTIONS_OF_A_POLLER, Function, Mapping, Source, Table, qualified,
+};
 
 /// One verdict for each function that says enough.
 fn each(deployment: &Deployment, rule: impl Fn(&Function) -> Option<Verdict>) -> Vec<Verdict> {
@@ -20,6 +22,12 @@ pub(super) fn each_mapping(
     mappings
         .filter_map(|(function, mapping)| rule(function, mapping))
         .collect()
+}
+
+/// The command that changes a mapping.
+pub(super) fn update(deployment: &Deployment, mapping: &Mapping, flags: &str) -> String {
+    let (aws, id) = (&deployment.aws, &mapping.id);
+    format!("{aws} lambda update-event-source-mapping --uuid {id} {flags}")
 }
 
 /// The region and the account of an ARN.
@@ -66,10 +74,11 @@ pub(super) fn kill_switch(deployment: &Deployment) -> Vec<Verdict> {
         Some(judge(function.disabled?, || {
             let why = "Handlers run unprotected: each duplicate takes effect again.";
             let (name, qualifier) = qualified(&function.name);
+            let aws = &deployment.aws;
             let fix = format!(
-                "aws lambda get-function-configuration --function-name {name} --query '{{Variables: Environment.Variables}}' --output json > variables.json\n\
+                "{aws} lambda get-function-configuration --function-name {name} --query '{{Variables: Environment.Variables}}' --output json > variables.json\n\
                  $EDITOR variables.json      # remove \"IDEMPOTENCY_DISABLED\"\n\
-                 aws lambda update-function-configuration --function-name {name} --environment file://variables.json"
+                 {aws} lambda update-function-configuration --function-name {name} --environment file://variables.json"
             );
             // An alias runs a version, which keeps its variables.
             let qualifier = qualifier.filter(|qualifier| *qualifier != "$LATEST");
@@ -77,11 +86,11 @@ pub(super) fn kill_switch(deployment: &Deployment) -> Vec<Verdict> {
                 let then = if qualifier.bytes().all(|byte| byte.is_ascii_digit()) {
                     format!("echo $version      # invoke the new version, not {qualifier}")
                 } else {
-                    format!("aws lambda update-alias --function-name {name} --name {qualifier} --function-version $version")
+                    format!("{aws} lambda update-alias --function-name {name} --name {qualifier} --function-version $version")
                 };
                 format!(
-                    "\naws lambda wait function-updated --function-name {name}\n\
-                     version=$(aws lambda publish-version --function-name {name} --query Version --output text)      # with the code of $LATEST\n\
+                    "\n{aws} lambda wait function-updated --function-name {name}\n\
+                     version=$({aws} lambda publish-version --function-name {name} --query Version --output text)      # with the code of $LATEST\n\
                      {then}"
                 )
             });
@@ -109,17 +118,12 @@ pub(super) fn async_destination(deployment: &Deployment) -> Vec<Verdict> {
         let destination = function.asynchronous.as_ref()?;
         Some(judge(destination.is_none(), || {
             let why = "An event is dropped after its last retry, and nothing tells what it was.";
+            let (aws, name) = (&deployment.aws, &function.name);
             let fix = format!(
-                "aws lambda put-function-event-invoke-config --function-name {} \
-                 --destination-config 'OnFailure={{Destination=QUEUE_ARN}}'",
-                function.name
+                "{aws} lambda update-function-event-invoke-config --function-name {name} \
+                 --destination-config 'OnFailure={{Destination=QUEUE_ARN}}'      # put-function-event-invoke-config where it has none"
             );
-            warning(
-                &function.name,
-                "asynchronous events that fail go nowhere",
-                why,
-                fix,
-            )
+            warning(name, "asynchronous events that fail go nowhere", why, fix)
         }))
     })
 }
@@ -128,16 +132,9 @@ pub(super) fn mapping_disabled(deployment: &Deployment) -> Vec<Verdict> {
     each_mapping(deployment, |function, mapping| {
         Some(judge(!mapping.enabled?, || {
             let why = "Nothing is read from its source, until the source forgets it.";
-            let fix = format!(
-                "aws lambda update-event-source-mapping --uuid {} --enabled",
-                mapping.id
-            );
-            warning(
-                &function.name,
-                format!("its mapping of {} is disabled", name(mapping)),
-                why,
-                fix,
-            )
+            let what = format!("its mapping of {} is disabled", name(mapping));
+            let fix = update(deployment, mapping, "--enabled");
+            warning(&function.name, what, why, fix)
         }))
     })
 }
@@ -150,13 +147,29 @@ pub(super) fn item_failures(deployment: &Deployment) -> Vec<Verdict> {
                 name(mapping)
             );
             let why = "Lambda takes the reply for a success: messages that failed are deleted.";
-            let fix = format!(
-                "aws lambda update-event-source-mapping --uuid {} --function-response-types ReportBatchItemFailures",
-                mapping.id
-            );
+            let fix = if matches!(mapping.source, Source::Other(_)) {
+                "FunctionResponseTypes: [ReportBatchItemFailures], which Kafka has in provisioned mode alone; or \
+                 settings.without_item_failures in the code, and --ignore item-failures here, with this --function alone"
+                    .to_owned()
+            } else {
+                let types = "--function-response-types ReportBatchItemFailures";
+                update(deployment, mapping, types)
+            };
             danger(&function.name, what, why, fix)
         }))
     })
+}
+
+/// The least bound of a queue's mapping that Lambda takes, whether of executions or of pollers.
+const LEAST_BOUND: u32 = 2;
+
+/// The executions that a queue's mapping takes by that bound.
+fn least(mapping: &Mapping) -> u32 {
+    if mapping.provisioned {
+        LEAST_BOUND * EXECUTIONS_OF_A_POLLER
+    } else {
+        LEAST_BOUND
+    }
 }
 
 pub(super) fn concurrency(deployment: &Deployment) -> Vec<Verdict> {
@@ -191,12 +204,21 @@ pub(super) fn concurrency(deployment: &Deployment) -> Vec<Verdict> {
                 names.join(", ")
             );
             let why = "Messages that are throttled use up their receives, and land in the dead-letter queue without a run.";
-            let fix = format!(
-                "aws lambda update-event-source-mapping --uuid {} --scaling-config MaximumConcurrency={}\n\
-                 The bounds of all its queues together: at most what is reserved",
-                largest.id,
-                share.max(2)
-            );
+            let share = share.max(least(largest));
+            // Lambda refuses a bound of executions beside one of pollers.
+            let bound = if largest.provisioned {
+                let pollers = share / EXECUTIONS_OF_A_POLLER;
+                format!("--provisioned-poller-config MaximumPollers={pollers}")
+            } else {
+                format!("--scaling-config MaximumConcurrency={share}")
+            };
+            let together: u32 = mappings.iter().map(|mapping| least(mapping)).sum();
+            let rest = if reserved < together {
+                format!("Reserve {together} or more: no bounds of its queues are less")
+            } else {
+                "The bounds of all its queues together: at most what is reserved".to_owned()
+            };
+            let fix = format!("{}\n{rest}", update(deployment, largest, &bound));
             warning(&function.name, what, why, fix)
         }))
     })

@@ -29,11 +29,11 @@ fn each(
     })
 }
 
-fn set(queue: &Queue, attribute: &str, seconds: u64) -> String {
+fn set(deployment: &Deployment, queue: &str, attribute: &str, seconds: u64) -> String {
+    let aws = &deployment.aws;
     format!(
-        "aws sqs set-queue-attributes --queue-url $(aws sqs get-queue-url --queue-name {} --query QueueUrl --output text) \
-         --attributes {attribute}={seconds}",
-        queue.name
+        "{aws} sqs set-queue-attributes --queue-url $({aws} sqs get-queue-url --queue-name {queue} --query QueueUrl --output text) \
+         --attributes {attribute}={seconds}"
     )
 }
 
@@ -62,12 +62,9 @@ pub(super) fn visibility_timeout(deployment: &Deployment) -> Vec<Verdict> {
                 length(least)
             );
             let why = "A message comes back while its first attempt runs: it uses up a receive, and nothing is done.";
-            warning(
-                &queue.name,
-                what,
-                why,
-                set(queue, "VisibilityTimeout", least.as_secs()),
-            )
+            let name = &queue.name;
+            let fix = set(deployment, name, "VisibilityTimeout", least.as_secs());
+            warning(name, what, why, fix)
         }))
     })
 }
@@ -114,16 +111,9 @@ pub(super) fn dead_letter_retention(deployment: &Deployment) -> Vec<Verdict> {
                 length(own)
             );
             let why = "A standard queue counts from when the message was first sent: one that was moved late is lost at once.";
-            let dead = Queue {
-                name: dead_letters.name.clone(),
-                ..Queue::default()
-            };
-            danger(
-                &queue.name,
-                what,
-                why,
-                set(&dead, "MessageRetentionPeriod", LONGEST.as_secs()),
-            )
+            let (dead, longest) = (&dead_letters.name, LONGEST.as_secs());
+            let fix = set(deployment, dead, "MessageRetentionPeriod", longest);
+            danger(&queue.name, what, why, fix)
         }))
     })
 }

@@ -1,6 +1,6 @@
 //! Rules of a stream's mapping.
 
-use super::function::each_mapping;
+use super::function::{each_mapping, update};
 use super::{Verdict, danger, judge, warning};
 use crate::doctor::facts::{Deployment, Function, Mapping, Source, Stream};
 use crate::time::length;
@@ -23,10 +23,7 @@ pub(super) fn bisect(deployment: &Deployment) -> Vec<Verdict> {
     each(deployment, |_, mapping, stream| {
         Some(judge(!stream.bisects?, || {
             let why = "What is discarded in the end is a whole batch, with records that never ran.";
-            let fix = format!(
-                "aws lambda update-event-source-mapping --uuid {} --bisect-batch-on-function-error",
-                mapping.id
-            );
+            let fix = update(deployment, mapping, "--bisect-batch-on-function-error");
             warning(&stream.name, "a batch that fails isn't split", why, fix)
         }))
     })
@@ -36,11 +33,11 @@ pub(super) fn record_age(deployment: &Deployment) -> Vec<Verdict> {
     each(deployment, |function, mapping, stream| {
         let (retries, age, timeout) = (stream.retries?, stream.max_age?, function.timeout);
         let least = timeout.map_or(0, |timeout| timeout.as_secs().div_ceil(SECONDS_OF_A_RETRY));
-        let fix = format!(
-            "aws lambda update-event-source-mapping --uuid {} --maximum-retry-attempts {} --maximum-record-age-in-seconds 21600",
-            mapping.id,
+        let bounds = format!(
+            "--maximum-retry-attempts {} --maximum-record-age-in-seconds 21600",
             least.max(100)
         );
+        let fix = update(deployment, mapping, &bounds);
         if retries.is_none() && age.is_none() {
             let what = "neither retries nor age are bounded";
             let why = "A record that can't be done stops its shard until the stream forgets it, and all behind it with it.";
@@ -66,10 +63,8 @@ pub(super) fn on_failure(deployment: &Deployment) -> Vec<Verdict> {
         let destination = stream.on_failure.as_ref()?;
         Some(judge(destination.is_none(), || {
             let why = "Records that are given up leave no trace.";
-            let fix = format!(
-                "aws lambda update-event-source-mapping --uuid {} --destination-config 'OnFailure={{Destination=QUEUE_ARN}}'",
-                mapping.id
-            );
+            let to = "--destination-config 'OnFailure={Destination=QUEUE_ARN}'";
+            let fix = update(deployment, mapping, to);
             danger(
                 &stream.name,
                 "records that are given up go nowhere",

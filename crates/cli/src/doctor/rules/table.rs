@@ -1,6 +1,7 @@
 //! Rules of the table of the records.
 
 use super::{Verdict, danger, judge, warning};
+use crate::args::flag;
 use crate::doctor::facts::{Deployment, Table};
 
 /// One verdict for each table that says enough.
@@ -8,12 +9,16 @@ fn of(deployment: &Deployment, rule: impl Fn(&Table) -> Option<Verdict>) -> Vec<
     deployment.tables.iter().filter_map(rule).collect()
 }
 
-fn mend_ttl(table: &Table) -> String {
-    let (name, attribute) = (&table.name, &table.expected_ttl);
-    format!(
-        "aws dynamodb update-time-to-live --table-name {name} \
-         --time-to-live-specification Enabled=true,AttributeName={attribute}"
-    )
+fn set_ttl(deployment: &Deployment, table: &Table, enabled: bool, attribute: &str) -> String {
+    let (aws, name) = (&deployment.aws, &table.name);
+    let change = format!("Enabled={enabled},AttributeName={attribute}");
+    let change = flag("--time-to-live-specification", &change);
+    format!("{aws} dynamodb update-time-to-live --table-name {name} {change}")
+}
+
+fn mend_ttl(deployment: &Deployment, table: &Table) -> String {
+    let on = set_ttl(deployment, table, true, &table.expected_ttl);
+    format!("{on}      # an hour after the last change: DynamoDB refuses another before")
 }
 
 pub(super) fn ttl_off(deployment: &Deployment) -> Vec<Verdict> {
@@ -21,7 +26,8 @@ pub(super) fn ttl_off(deployment: &Deployment) -> Vec<Verdict> {
         let ttl = table.ttl.as_ref()?;
         Some(judge(ttl.is_none(), || {
             let why = "No record is ever deleted: the table grows, and costs, for ever.";
-            warning(&table.name, "time to live is off", why, mend_ttl(table))
+            let fix = mend_ttl(deployment, table);
+            warning(&table.name, "time to live is off", why, fix)
         }))
     })
 }
@@ -35,7 +41,10 @@ pub(super) fn ttl_attribute(deployment: &Deployment) -> Vec<Verdict> {
                 table.expected_ttl
             );
             let why = "No record has that attribute, so none is deleted; one that means something else would be deleted early.";
-            danger(&table.name, what, why, mend_ttl(table))
+            // DynamoDB refuses another attribute while one is on.
+            let off = set_ttl(deployment, table, false, attribute);
+            let fix = format!("{off}\n{}", mend_ttl(deployment, table));
+            danger(&table.name, what, why, fix)
         }))
     })
 }
@@ -55,12 +64,12 @@ pub(super) fn key_schema(deployment: &Deployment) -> Vec<Verdict> {
 
 pub(super) fn point_in_time_recovery(deployment: &Deployment) -> Vec<Verdict> {
     of(deployment, |table| {
-        let name = &table.name;
+        let (aws, name) = (&deployment.aws, &table.name);
         Some(judge(!table.point_in_time_recovery?, || {
             let why =
                 "Without its records every redelivery runs again, and an accident can't be undone.";
             let fix = format!(
-                "aws dynamodb update-continuous-backups --table-name {name} \
+                "{aws} dynamodb update-continuous-backups --table-name {name} \
                  --point-in-time-recovery-specification PointInTimeRecoveryEnabled=true"
             );
             warning(name, "point-in-time recovery is off", why, fix)
@@ -70,11 +79,11 @@ pub(super) fn point_in_time_recovery(deployment: &Deployment) -> Vec<Verdict> {
 
 pub(super) fn deletion_protection(deployment: &Deployment) -> Vec<Verdict> {
     of(deployment, |table| {
-        let name = &table.name;
+        let (aws, name) = (&deployment.aws, &table.name);
         Some(judge(!table.deletion_protection?, || {
             let why = "One command, or a stack's removal, deletes the records; every redelivery then runs again.";
             let fix = format!(
-                "aws dynamodb update-table --table-name {name} --deletion-protection-enabled"
+                "{aws} dynamodb update-table --table-name {name} --deletion-protection-enabled"
             );
             warning(name, "deletion protection is off", why, fix)
         }))

@@ -27,6 +27,7 @@ fn mapping(source: Source) -> Mapping {
         reports_item_failures: Some(true),
         window: Some(Duration::ZERO),
         maximum_concurrency: Some(Some(5)),
+        provisioned: false,
         source,
     }
 }
@@ -41,6 +42,7 @@ fn sound() -> Deployment {
         on_failure: Some(Some("arn".to_owned())),
     };
     Deployment {
+        aws: "aws --region eu-north-1".to_owned(),
         tables: vec![Table {
             name: "idempotency".to_owned(),
             arn: None,
@@ -189,6 +191,9 @@ fn each_misconfiguration_is_found_by_its_word_alone() {
             finding.why.ends_with('.') && !finding.fix.is_empty(),
             "{finding:?}"
         );
+        // Each command is one for where the deployment is.
+        let of = |words: &str| finding.fix.matches(words).count();
+        assert_eq!(of("aws "), of("aws --region eu-north-1 "), "{finding:?}");
         // The command line's own form is cut at commas.
         assert!(!finding.fix.contains("Variables={"), "{finding:?}");
         let report = check(&deployment, &[id.to_owned()]);
@@ -328,6 +333,59 @@ fn the_queues_of_a_function_share_what_is_reserved() {
         let is_fine = report.fine.contains(&"concurrency");
         let is_known = bounds.iter().all(Option::is_some);
         assert_eq!(is_fine, found == 0 && is_known, "{bounds:?}: {report}");
+    }
+}
+
+#[test]
+fn the_bound_of_a_queue_is_one_that_lambda_takes() {
+    for (reserved, provisioned, bound, rest) in [
+        (1, false, "MaximumConcurrency=2\n", "Reserve 2 or more"),
+        (4, false, "MaximumConcurrency=4\n", "at most what is"),
+        (19, true, "MaximumPollers=2\n", "Reserve 20 or more"),
+        (45, true, "MaximumPollers=4\n", "at most what is"),
+    ] {
+        let mut deployment = sound();
+        deployment.functions[0].reserved_concurrency = Some(reserved);
+        deployment.functions[0].mappings = vec![Mapping {
+            maximum_concurrency: Some(Some(2_000)),
+            provisioned,
+            ..mapping(Source::Queue(queue(false)))
+        }];
+        let report = check(&deployment, &[]);
+        let fix = &report.findings[0].fix;
+        assert!(fix.contains(bound) && fix.contains(rest), "{fix}");
+    }
+}
+
+#[test]
+fn a_fix_is_one_that_aws_takes_and_changes_nothing_else() {
+    let topic: fn(&mut Deployment) = |it| {
+        it.functions[0].mappings = vec![Mapping {
+            reports_item_failures: Some(false),
+            ..mapping(Source::Other("topic".to_owned()))
+        }];
+    };
+    let of = |id: &str| PLANTS.iter().find(|(of, _)| *of == id).unwrap().1;
+    for (plant, words) in [
+        (of("ttl-off"), &["# an hour after the last change"][..]),
+        (
+            of("ttl-attribute"),
+            &[
+                "'Enabled=false,AttributeName=ttl'\n",
+                "'Enabled=true,AttributeName=expiration'      # an hour after",
+            ],
+        ),
+        (of("async-destination"), &[" update-function-event-"]),
+        // Its command would be refused.
+        (topic, &["in provisioned mode", "--ignore item-failures"]),
+    ] {
+        let mut deployment = sound();
+        plant(&mut deployment);
+        let report = check(&deployment, &[]);
+        let fix = &report.findings[0].fix;
+        assert!(words.iter().all(|words| fix.contains(words)), "{fix}");
+        let is_topic = words.contains(&"--ignore item-failures");
+        assert_eq!(!fix.contains("aws "), is_topic, "{fix}");
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::fmt;
 
+use lambda_idempotency::RecordId;
+use lambda_idempotency::protocol::journal::{BY_HAND, UNDO};
 use lambda_idempotency::protocol::record::Record;
-use lambda_idempotency::{RecordId, SagaStatus};
 
 use super::{Answer, SafeAct};
 use crate::args::{flag, quoted};
-use crate::records::operate::{gives_results, is_compensated, results};
+use crate::records::operate::{gives_results, is_compensated, is_half_done, results};
 use crate::records::outcome::is_http;
 
 fn act(when: &str, command: impl fmt::Display) -> SafeAct {
@@ -17,9 +18,11 @@ fn act(when: &str, command: impl fmt::Display) -> SafeAct {
     }
 }
 
-/// Returns a command on a record. An id that begins with a dash is no flag.
-fn on(id: &RecordId, command: &str, flags: &str) -> String {
+/// Returns a command on a record, with the flags that lead it there. An id that begins with a dash stands
+/// behind all flags.
+fn on(id: &RecordId, place: &str, command: &str, flags: &str) -> String {
     let word = quoted(id.as_str());
+    let command: &str = &format!("{command}{place}");
     let words = if id.as_str().starts_with('-') {
         [command, flags, "--", &word]
     } else {
@@ -29,21 +32,21 @@ fn on(id: &RecordId, command: &str, flags: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-pub(super) fn ask_again(id: &RecordId, when: &str) -> SafeAct {
-    act(when, on(id, "explain", ""))
+pub(super) fn ask_again(id: &RecordId, place: &str, when: &str) -> SafeAct {
+    act(when, on(id, place, "explain", ""))
 }
 
-pub(super) fn release(id: &RecordId, is_half_done: bool) -> SafeAct {
-    let when = if is_half_done {
+pub(super) fn release(id: &RecordId, place: &str, record: Option<&Record>) -> SafeAct {
+    let when = if record.is_some_and(is_half_done) {
         "the next delivery goes on with the saga"
     } else {
         "the effect did not happen: the next delivery runs the handler"
     };
-    act(when, on(id, "release", "--reason WHY"))
+    act(when, on(id, place, "release", "--reason WHY"))
 }
 
 /// Returns the act that completes a record.
-fn completion(id: &RecordId, when: &str, flags: &str) -> SafeAct {
+fn completion(id: &RecordId, place: &str, when: &str, flags: &str) -> SafeAct {
     let (otherwise, outcome) = if is_http(id) {
         (
             "; by --outcome JSON, where no HTTP layer calls the handler",
@@ -52,9 +55,10 @@ fn completion(id: &RecordId, when: &str, flags: &str) -> SafeAct {
     } else {
         ("", "--outcome JSON")
     };
+    let flags = format!("{outcome} --reason WHY{flags}");
     act(
         &format!("{when}{otherwise}"),
-        on(id, "complete", &format!("{outcome} --reason WHY{flags}")),
+        on(id, place, "complete", &flags),
     )
 }
 
@@ -62,23 +66,20 @@ fn completion(id: &RecordId, when: &str, flags: &str) -> SafeAct {
 /// compensation that no delivery can run.
 fn settle(
     id: &RecordId,
+    place: &str,
     step: &str,
     is_one_of_several: bool,
     record: Option<&Record>,
 ) -> [SafeAct; 2] {
     let entry = record.and_then(|record| record.journal.get(step));
-    let is_by_hand = entry.is_some_and(|entry| entry.last_error.as_deref() == Some("by hand"));
+    let is_by_hand = entry.is_some_and(|entry| entry.last_error.as_deref() == Some(BY_HAND));
     let its = if is_one_of_several {
         format!("the effect of the step `{step}`")
     } else {
         "the step's effect".to_owned()
     };
     // A compensation has no result of its own.
-    let result = if step.ends_with("/undo") {
-        "null"
-    } else {
-        "JSON"
-    };
+    let result = if step.ends_with(UNDO) { "null" } else { "JSON" };
     let (happened, did_not) = if is_by_hand {
         (
             format!(
@@ -94,61 +95,55 @@ fn settle(
             format!("{its} did not happen: the next delivery fires it"),
         )
     };
-    let confirmed = flag("--confirmed", step);
-    let failed = flag("--failed", step);
+    let confirmed = format!("{} --result {result}", flag("--confirmed", step));
+    let settle = |when: &str, fate: &str| {
+        let flags = format!("{fate} --reason WHY");
+        act(when, on(id, place, "settle-step", &flags))
+    };
     [
-        act(
-            &happened,
-            on(
-                id,
-                "settle-step",
-                &format!("{confirmed} --result {result} --reason WHY"),
-            ),
-        ),
-        act(
-            &did_not,
-            on(id, "settle-step", &format!("{failed} --reason WHY")),
-        ),
+        settle(&happened, &confirmed),
+        settle(&did_not, &flag("--failed", step)),
     ]
 }
 
 pub(super) fn safe_acts(
     id: &RecordId,
+    place: &str,
     answer: Answer,
     is_paused: bool,
     waiting: &[&str],
     record: Option<&Record>,
 ) -> Vec<SafeAct> {
-    let saga = record.and_then(SagaStatus::of);
-    let is_half_done = matches!(saga, Some(SagaStatus::Compensating | SagaStatus::Stuck));
-    let release = release(id, is_half_done);
+    let on = |command: &str, flags: &str| on(id, place, command, flags);
+    let ask_again = |when: &str| ask_again(id, place, when);
+    let is_half_done = record.is_some_and(is_half_done);
+    let release = release(id, place, record);
     let complete = completion(
         id,
+        place,
         "the effect happened: duplicates get this outcome, and nothing runs",
         "",
     );
     let give_up = act(
         "the effect did not happen and must not any more: duplicates get this failure",
-        on(id, "fail", "--message WORDS --reason WHY"),
+        on("fail", "--message WORDS --reason WHY"),
     );
     match answer {
         Answer::Interrupted if !waiting.is_empty() => waiting
             .iter()
-            .flat_map(|step| settle(id, step, waiting.len() > 1, record))
+            .flat_map(|step| settle(id, place, step, waiting.len() > 1, record))
             .collect(),
         // `complete` and `fail` would end the saga half done.
         Answer::Interrupted | Answer::Exhausted if is_half_done => vec![release],
         Answer::RunsAgain if is_half_done => vec![ask_again(
-            id,
             "the next delivery goes on with the saga; then ask again",
         )],
         Answer::InFlight if is_half_done => vec![ask_again(
-            id,
             "wait until the lease or the pause is over; the next delivery goes on with the saga; then ask again",
         )],
         Answer::Interrupted | Answer::Exhausted => vec![release, complete, give_up],
         Answer::InFlight if is_paused => vec![
-            ask_again(id, "wait until the pause is over, then ask again"),
+            ask_again("wait until the pause is over, then ask again"),
             release,
             complete,
             give_up,
@@ -156,16 +151,17 @@ pub(super) fn safe_acts(
         // A delivery runs by itself.
         Answer::RunsAgain => vec![complete, give_up],
         Answer::InFlight => vec![
-            ask_again(id, "wait until the lease is over, then ask again"),
+            ask_again("wait until the lease is over, then ask again"),
             completion(
                 id,
+                place,
                 "the log says `unrecorded` of it, so the effect happened: don't wait",
                 " --while-live",
             ),
         ],
         Answer::FailureReplayed if record.is_some_and(is_compensated) => vec![act(
             "the cause is corrected, and the next delivery shall begin the saga anew",
-            on(id, "rerun", "--keys new --steps repeat --reason WHY"),
+            on("rerun", "--keys new --steps repeat --reason WHY"),
         )],
         // An attempt that skips a step gets no result of it.
         Answer::FailureReplayed if record.is_some_and(|record| gives_results(record).is_err()) => {
@@ -173,18 +169,18 @@ pub(super) fn safe_acts(
         }
         Answer::FailureReplayed => vec![act(
             "the cause is corrected, and the next delivery shall run the handler",
-            on(id, "release", "--reason WHY"),
+            on("release", "--reason WHY"),
         )],
         Answer::OutcomeOmitted if record.is_none_or(|record| results(record).next().is_none()) => {
             Vec::new()
         }
         Answer::OutcomeOmitted => vec![act(
             "the results of its steps hold personal data that must go",
-            on(id, "redact", "--reason WHY"),
+            on("redact", "--reason WHY"),
         )],
         Answer::Replayed => vec![act(
             "the outcome holds personal data that must go",
-            on(id, "redact", "--reason WHY"),
+            on("redact", "--reason WHY"),
         )],
         Answer::Runs | Answer::Locked | Answer::Unreadable | Answer::Unknown => Vec::new(),
     }

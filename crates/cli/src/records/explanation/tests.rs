@@ -30,12 +30,11 @@ fn record(status: Status, lease: Option<EpochMillis>) -> Record {
 
 fn explain(record: Record, rules: &Rules) -> Explanation {
     let found = Found::readable(record);
-    Explanation::of(
-        &RecordId::stored("n#o#0f").unwrap(),
-        Some(&found),
-        NOW,
-        rules,
-    )
+    explain_of(&RecordId::stored("n#o#0f").unwrap(), Some(&found), rules)
+}
+
+fn explain_of(id: &RecordId, found: Option<&Found>, rules: &Rules) -> Explanation {
+    Explanation::of(id, " --table t", found, NOW, rules)
 }
 
 #[test]
@@ -171,7 +170,7 @@ fn an_attempt_that_was_ended_in_the_middle_may_have_had_its_effect() {
 #[test]
 fn what_is_absent_expired_or_unreadable_is_said() {
     let id = RecordId::stored("n#o#0f").unwrap();
-    let absent = Explanation::of(&id, None, NOW, &rules());
+    let absent = explain_of(&id, None, &rules());
     assert!(
         absent
             .words
@@ -189,7 +188,7 @@ fn what_is_absent_expired_or_unreadable_is_said() {
     ] {
         version.expiration = expiration;
         let found = Found::unreadable(version.clone(), "`status` is unknown");
-        let explained = Explanation::of(&id, Some(&found), NOW, &rules());
+        let explained = explain_of(&id, Some(&found), &rules());
         assert!(explained.words.ends_with(words), "{}", explained.words);
         assert_eq!(explained.needs_person, state == State::Unreadable);
         assert_eq!(explained.record.unwrap().state, state);
@@ -206,7 +205,7 @@ fn a_step_that_waits_is_named_with_what_settles_it() {
     assert_eq!(explained.answer, Answer::Interrupted);
     assert_eq!(
         explained.safe[0].command,
-        "idempotency settle-step 'n#o#0f' --confirmed charge --result JSON --reason WHY"
+        "idempotency settle-step --table t 'n#o#0f' --confirmed charge --result JSON --reason WHY"
     );
     let text = explained
         .to_string()
@@ -228,7 +227,7 @@ fn a_step_that_waits_is_named_with_what_settles_it() {
         let explained = explain(waiting, &rules());
         assert_eq!(
             explained.safe[0].command,
-            "idempotency settle-step 'n#o#0f' --confirmed 'charge/undo' --result null --reason WHY"
+            "idempotency settle-step --table t 'n#o#0f' --confirmed 'charge/undo' --result null --reason WHY"
         );
         let when = &explained.safe[1].when;
         assert!(when.contains(did_not), "{when}");
@@ -253,7 +252,9 @@ fn no_act_ends_a_saga_half_done() {
         going_back.journal.put("@saga", entry);
         let mut rules = rules();
         rules.on_crash = on_crash;
-        let mut explained = explain(going_back, &rules);
+        let found = Found::readable(going_back);
+        let id = RecordId::stored("n#o#0f").unwrap();
+        let mut explained = explain_of(&id, Some(&found), &rules);
         assert!(
             explained.words.ends_with("its saga is compensating"),
             "{}",
@@ -267,7 +268,7 @@ fn no_act_ends_a_saga_half_done() {
         let goes_on = "the next delivery goes on with the saga";
         assert!(only.when.contains(goes_on), "{}", only.when);
         // That of an engine that interrupts, too.
-        explained.assumes_crashed(&RecordId::stored("n#o#0f").unwrap());
+        explained.assumes_crashed(&id, "", Some(&found));
         assert!(explained.safe[0].when.contains(goes_on), "{explained}");
     }
 }
@@ -279,7 +280,7 @@ fn an_http_operation_is_completed_by_a_response() {
         Status::InProgress,
         Some(NOW + Duration::from_secs(9)),
     ));
-    let explained = Explanation::of(&id, Some(&found), NOW, &rules());
+    let explained = explain_of(&id, Some(&found), &rules());
     let command = &explained.safe[1].command;
     let flags = "--status CODE --body-file FILE --reason WHY --while-live";
     assert!(command.ends_with(flags), "{command}");
@@ -309,23 +310,21 @@ fn no_act_is_safe_on_an_erased_saga_that_is_not_undone() {
 #[test]
 fn an_id_is_quoted_for_the_shell() {
     let found = Found::readable(record(Status::Failed, None));
-    let explained = Explanation::of(
-        &RecordId::stored("a'b").unwrap(),
-        Some(&found),
-        NOW,
-        &rules(),
-    );
-    assert_eq!(
-        explained.safe[0].command,
-        r"idempotency release 'a'\''b' --reason WHY"
-    );
-    // What a report would show as text.
-    let turning = RecordId::stored("a\u{202e}b\u{2028}").unwrap();
-    let explained = Explanation::of(&turning, Some(&found), NOW, &rules());
-    assert_eq!(
-        explained.safe[0].command,
-        r"idempotency release $'a\xe2\x80\xaeb\xe2\x80\xa8' --reason WHY"
-    );
+    for (id, words) in [
+        ("a'b", r"'a'\''b' --reason WHY"),
+        // It is no flag.
+        ("-x y", "--reason WHY -- '-x y'"),
+        // What a report would show as text.
+        (
+            "a\u{202e}b\u{2028}",
+            r"$'a\xe2\x80\xaeb\xe2\x80\xa8' --reason WHY",
+        ),
+    ] {
+        let id = RecordId::stored(id).unwrap();
+        let explained = explain_of(&id, Some(&found), &rules());
+        let command = format!("idempotency release --table t {words}");
+        assert_eq!(explained.safe[0].command, command);
+    }
 }
 
 /// Each owner's attempt may have died, whatever the owner is called.
@@ -370,7 +369,7 @@ fn of_many_generations_of_keys_the_first_and_the_newest_are_shown() {
         keys.tries = newest;
         released.journal.put(name, keys);
         let found = Found::readable(released);
-        let mut explained = Explanation::of(&id, Some(&found), NOW, &rules());
+        let mut explained = explain_of(&id, Some(&found), &rules());
         explained.derive(&id, Some(&found), &["charge".to_owned()]);
         let derived = explained.derived.iter();
         let generations: Vec<u32> = derived.map(|derived| derived.generation).collect();

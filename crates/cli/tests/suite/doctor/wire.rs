@@ -6,6 +6,7 @@
 //! | Lambda | `GetFunctionConfiguration`, `GetFunctionConcurrency`, `ListEventSourceMappings`, `GetFunctionEventInvokeConfig` |
 //! | SQS | `GetQueueUrl`, `GetQueueAttributes` |
 //! | IAM | `SimulatePrincipalPolicy` |
+//! | STS | `AssumeRole` |
 
 use std::sync::{Arc, Mutex};
 
@@ -183,6 +184,7 @@ async fn answer(
             json!({"Attributes": it["queues"][name]})
         }
         "SimulatePrincipalPolicy" => return simulation(&it, &body),
+        "AssumeRole" => return credentials(&it, &headers),
         other => panic!("{other} is not in the table above"),
     };
     let mut response = reply.to_string().into_response();
@@ -190,6 +192,17 @@ async fn answer(
         response.headers_mut().insert("date", date.parse().unwrap());
     }
     response
+}
+
+/// The XML of <https://docs.aws.amazon.com/STS/latest/APIReference/API_AssumeRole.html>.
+fn credentials(it: &Value, headers: &HeaderMap) -> Response {
+    let signed = headers["authorization"].to_str().unwrap();
+    let region = it["assumed_in"].as_str().unwrap();
+    assert!(signed.contains(&format!("/{region}/sts/")), "{signed}");
+    "<AssumeRoleResponse xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><AssumeRoleResult><Credentials>\
+     <AccessKeyId>test</AccessKeyId><SecretAccessKey>test</SecretAccessKey><SessionToken>test</SessionToken>\
+     <Expiration>2100-01-01T00:00:00Z</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>"
+        .into_response()
 }
 
 /// The XML of <https://docs.aws.amazon.com/IAM/latest/APIReference/API_SimulatePrincipalPolicy.html>.

@@ -311,6 +311,23 @@ async fn an_attempt_that_may_still_run_is_left_alone_unless_two_questions_are_an
     assert!(!deliver(&table, "A-17").await.unwrap().is_replayed());
 }
 
+/// What it has done and not undone would stay.
+#[tokio::test]
+async fn a_saga_that_is_half_undone_is_ended_where_two_questions_are_answered_alone() {
+    let table = table().await;
+    let state = r#"{"failure":{"kind":"Declined","message":"no"},"confirmed":["charge"]}"#;
+    for act in ["complete --outcome 1", "fail --message no"] {
+        let saga = step("CONFIRMED", 1_700_000_000_000, &[("result", text(state))]);
+        let died = [("in_progress_expiration", number(1)), ("step:@saga", saga)];
+        put(&table, record("any", "INPROGRESS", died)).await;
+        let line = format!("{act} any");
+        order(&table, &line)
+            .await
+            .refused(2, "No delivery would go on with its saga");
+        order(&table, &format!("{line} --yes")).await.ended_with(0);
+    }
+}
+
 #[tokio::test]
 async fn nothing_is_written_without_a_yes_or_in_a_dry_run() {
     let table = table().await;
@@ -338,10 +355,12 @@ async fn nothing_is_written_without_a_yes_or_in_a_dry_run() {
     let broken = "[profile broken]\ncredential_process = false\n";
     let profiles = Scratch::with(format!("[profile other]\n{keys}{broken}"));
     let place = place(&table);
+    let absent = format!("no profile `absent` in {profiles} or ~/.aws/credentials");
     // As by the AWS CLI, a profile that is named goes before the environment's keys.
     for (profile, code, said) in [
         ("other", 2, "(profile other) is stuck"),
         ("broken", 3, "credentials"),
+        ("absent", 2, &absent),
     ] {
         let line = format!("release {id} --reason why --profile {profile} {place}");
         let mut release = command(&line);
