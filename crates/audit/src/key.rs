@@ -1,11 +1,9 @@
 //! The name of an effect: a value that the record has, or that follows from its id.
 
-use std::collections::HashMap;
 use std::str::FromStr;
 
-use lambda_idempotency::RecordId;
 use lambda_idempotency::http::response_of;
-use serde_json::value::RawValue;
+use lambda_idempotency::{Pointer, RecordId};
 
 use crate::record::Completed;
 
@@ -30,7 +28,7 @@ pub enum EffectKey {
     /// The UUID that the claim derived for this effect.
     DerivedUuid(String),
     /// The value at this JSON pointer of the outcome.
-    Outcome(String),
+    Outcome(Pointer),
 }
 
 /// A text that names no effect.
@@ -51,8 +49,10 @@ impl FromStr for EffectKey {
             }
             _ if text == "id" => Ok(Self::Id),
             _ if text == "hash" => Ok(Self::Hash),
-            _ if text.starts_with('/') => Ok(Self::Outcome(text.to_owned())),
-            _ => Err(EffectKeyError(text.to_owned())),
+            _ => match text.parse() {
+                Ok(pointer) if !text.is_empty() => Ok(Self::Outcome(pointer)),
+                _ => Err(EffectKeyError(text.to_owned())),
+            },
         }
     }
 }
@@ -85,20 +85,8 @@ impl EffectKey {
 }
 
 /// The text or the number at a JSON pointer. A number isn't read, so that it keeps all digits.
-fn named(json: &str, pointer: &str) -> Option<String> {
-    let mut value: &RawValue = serde_json::from_str(json).ok()?;
-    for token in pointer.split('/').skip(1) {
-        let name = token.replace("~1", "/").replace("~0", "~");
-        value = if value.get().starts_with('[') {
-            let items: Vec<&RawValue> = serde_json::from_str(value.get()).ok()?;
-            let is_place = name == "0" || !name.starts_with(['0', '+']);
-            *items.get(name.parse::<usize>().ok().filter(|_| is_place)?)?
-        } else {
-            let members: HashMap<String, &RawValue> = serde_json::from_str(value.get()).ok()?;
-            *members.get(&name)?
-        };
-    }
-    match value.get() {
+fn named(json: &str, pointer: &Pointer) -> Option<String> {
+    match pointer.find(json)? {
         text if text.starts_with('"') => serde_json::from_str(text).ok(),
         text if decimal(text).is_some() => Some(text.to_owned()),
         _ => None,
@@ -202,7 +190,7 @@ mod tests {
             ("/", Some("empty")),
         ] {
             let json = r#"{"a/b": [-0.5, {"~": "here"}], "": "empty"}"#;
-            let key = EffectKey::Outcome(pointer.to_owned());
+            let key: EffectKey = pointer.parse().unwrap();
             assert_eq!(key.of(&record(json)).as_deref(), name, "{pointer}");
         }
     }
@@ -232,7 +220,7 @@ mod tests {
 
     #[test]
     fn words_that_name_nothing_are_refused() {
-        for text in ["", "payment_id", "derived:", "hash "] {
+        for text in ["", "payment_id", "order/id", "/a~b", "derived:", "hash "] {
             assert!(text.parse::<EffectKey>().is_err(), "{text}");
         }
     }

@@ -35,27 +35,13 @@ mod tally;
 
 pub use effects::{Asked, Effects, TableEffects};
 pub use key::{EffectKey, EffectKeyError};
+pub use lambda_idempotency::in_words as words;
 pub use pages::{Item, Page, Place, Row, Segment, page, pages, read, side_by_side};
 pub use rate::Rate;
 pub use record::Completed;
 pub use run::{Selection, audit};
 pub use sample::Sample;
 pub use tally::Tally;
-
-/// Returns the words of an error and of its sources, as far as they aren't repeated: the SDK's own say
-/// "service error", and keep what the service said behind it.
-pub fn words(error: &dyn std::error::Error) -> String {
-    let mut all = vec![error.to_string()];
-    let mut next = error.source();
-    while let Some(source) = next {
-        let text = source.to_string();
-        if !all.iter().any(|words| words.contains(&text)) {
-            all.push(text);
-        }
-        next = source.source();
-    }
-    all.join(": ")
-}
 
 /// The reason why an audit could not be made.
 #[derive(Debug, thiserror::Error)]

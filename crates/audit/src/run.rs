@@ -230,7 +230,7 @@ mod tests {
     #[tokio::test]
     async fn a_record_that_does_not_tell_its_effect_is_not_judged() {
         let pages = stream::iter([Ok(vec![record(1)])]);
-        let key = EffectKey::Outcome("/id".to_owned());
+        let key = EffectKey::Outcome("/id".parse().unwrap());
         let tally = audit(pages, &mut ByDigit, &key, &all()).await.unwrap();
         assert_eq!((tally.checked(), tally.not_judged()), (0, 1));
     }
