@@ -39,5 +39,3 @@ CREATE TABLE IF NOT EXISTS {table}_outcomes (
 CREATE INDEX IF NOT EXISTS {name}_outcomes_expiry ON {table}_outcomes (expiration);
 
 CREATE TABLE IF NOT EXISTS {table}_schema (version bigint PRIMARY KEY);
-
-INSERT INTO {table}_schema (version) VALUES (1) ON CONFLICT DO NOTHING;

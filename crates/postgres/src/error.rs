@@ -7,9 +7,14 @@ use std::{fmt, io, iter};
 use lambda_idempotency::StoreError;
 
 /// A request to PostgreSQL failed. It is the source of the [`StoreError`] that the engine reports.
-#[derive(Clone, Debug)]
+///
+/// Its `Display` and its `Debug` show the server's message where that quotes no value, and never the row that
+/// it adds. Its own source is the driver's error, which has both.
+#[derive(Clone)]
 pub struct PostgresError {
     problem: Problem,
+    /// What the server answered, fit for logs.
+    answer: Option<String>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
@@ -150,9 +155,13 @@ impl PostgresError {
         problem: Problem,
         source: impl Into<Box<dyn StdError + Send + Sync>>,
     ) -> Self {
+        Self::from(problem).caused_by(source)
+    }
+
+    pub(crate) fn caused_by(self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self {
-            problem,
             source: Some(Arc::from(source.into())),
+            ..self
         }
     }
 
@@ -161,12 +170,14 @@ impl PostgresError {
         Problem::Over.into()
     }
 
-    /// Reads an error that the server answered with.
+    /// Reads an error that the server answered with, perhaps about a place in the statement's text. `names` are
+    /// those of a table, a column and a constraint.
     pub(crate) fn of_code(
         code: &str,
         message: &str,
         ends_session: bool,
-        source: impl Into<Box<dyn StdError + Send + Sync>>,
+        is_of_text: bool,
+        names: [Option<&str>; 3],
     ) -> Self {
         let problem = match code {
             "42P01" | "42703" | "3F000" => Problem::NoTable,
@@ -209,7 +220,21 @@ impl PostgresError {
             }
             _ => Problem::Refused,
         };
-        Self::new(problem, source)
+        let mut text = format!("SQLSTATE {code}");
+        let places = ["table", "column", "constraint"].into_iter().zip(names);
+        text.extend(places.filter_map(|(kind, name)| Some(format!(", {kind} `{}`", name?))));
+        // Of the statement's text, a message of class 22 quotes a value.
+        if ends_session
+            || (is_of_text && !code.starts_with("22"))
+            || UNQUOTING.iter().any(|class| code.starts_with(class))
+        {
+            text.push_str(": ");
+            text.push_str(message);
+        }
+        Self {
+            answer: Some(text),
+            ..Self::from(problem)
+        }
     }
 
     /// Returns the error of a connection that could not be made, with its cause as its problem: TLS, or a refused
@@ -265,6 +290,10 @@ impl PostgresError {
     }
 }
 
+/// The SQLSTATEs, or their classes, whose messages quote no value: the connection, the state of the transaction,
+/// conflicts, privileges, the target of `ON CONFLICT`, resources, locks, the operator.
+const UNQUOTING: [&str; 8] = ["08", "25", "40", "42501", "42P10", "53", "55", "57"];
+
 /// Reads a login that was refused without a code of its own: by a driver, or by `PgBouncer`, which has one code for its own words and the
 /// server's, and translates neither. `None` where nothing says that anybody has answered.
 fn refused_login(words: &str) -> Option<Problem> {
@@ -288,15 +317,25 @@ impl From<Problem> for PostgresError {
     fn from(problem: Problem) -> Self {
         Self {
             problem,
+            answer: None,
             source: None,
         }
+    }
+}
+
+impl fmt::Debug for PostgresError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PostgresError({self})")
     }
 }
 
 impl fmt::Display for PostgresError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.problem.fmt(f)?;
-        // A driver's error names its kind alone: the server's words are its source.
+        if let Some(answer) = &self.answer {
+            return write!(f, ": {answer}");
+        }
+        // A driver's own error names its kind alone: the cause is its source.
         let mut source = self.source();
         while let Some(error) = source {
             write!(f, ": {error}")?;
@@ -400,9 +439,32 @@ mod tests {
             ("server login has been failing", Problem::Unreachable),
             ("query_wait_timeout", Problem::Unreachable),
         ] {
-            let error = PostgresError::of_code("08P01", words, true, words);
+            let error = PostgresError::of_code("08P01", words, true, false, [None; 3]);
             assert_eq!(error.problem(), Problem::Unreachable, "{words}");
             assert_eq!(error.of_connecting().problem(), problem, "{words}");
+        }
+    }
+
+    #[test]
+    fn a_message_that_may_quote_a_value_is_left_out() {
+        for (code, ends_session, is_of_text, is_shown) in [
+            ("22P02", false, true, false),
+            // Of a text search's query, and of a statement.
+            ("42601", false, false, false),
+            ("42601", false, true, true),
+            ("42501", false, false, true),
+            ("42P10", false, false, true),
+            ("54000", false, false, false),
+            ("53100", false, false, true),
+            ("XX000", false, false, false),
+            ("XX000", true, false, true),
+        ] {
+            let names = [None, Some("email"), None];
+            let error = PostgresError::of_code(code, "jane", ends_session, is_of_text, names);
+            let said = error.to_string();
+            assert_eq!(said.contains("jane"), is_shown, "{said}");
+            let place = format!("SQLSTATE {code}, column `email`");
+            assert!(said.contains(&place), "{said}");
         }
     }
 
@@ -418,7 +480,7 @@ mod tests {
             ),
             ("no pg_hba.conf entry for host, SSL on", Problem::NotLetIn),
         ] {
-            let error = PostgresError::of_code("28000", words, true, words);
+            let error = PostgresError::of_code("28000", words, true, false, [None; 3]);
             assert_eq!(error.of_connecting().problem(), problem, "{words}");
         }
     }

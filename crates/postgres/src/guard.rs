@@ -33,7 +33,7 @@ use crate::sql::Sql;
 use crate::transaction::Transaction;
 use crate::value::{Cell, Value};
 
-pub use lambda_idempotency::store::version::{Version, VersionError};
+pub use lambda_idempotency::store::version::Version;
 
 /// The result of a guarded write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -216,7 +216,7 @@ impl Guard {
                  done AS (UPDATE {table} SET {set} WHERE {key} AND (SELECT may FROM met) RETURNING true) \
                  SELECT EXISTS (SELECT FROM done), (SELECT reached FROM met)"
             );
-            return applied(transaction, &statement, &values.0).await;
+            return applied(transaction, statement, values.0).await;
         }
         let Sql {
             statement, values, ..
@@ -224,7 +224,7 @@ impl Guard {
         let statement = format!(
             "WITH done AS ({statement} RETURNING true) SELECT EXISTS (SELECT FROM done), true"
         );
-        let guarded = applied(transaction, &statement, &values).await?;
+        let guarded = applied(transaction, statement, values).await?;
         let (Kind::Latest(Some(kind)), Guarded::AlreadyApplied) = (&self.kind, guarded) else {
             return Ok(guarded);
         };
@@ -235,7 +235,7 @@ impl Guard {
         let statement = format!(
             "SELECT false, NOT EXISTS (SELECT FROM {table} WHERE {key} AND NOT starts_with({column}, {kind}))"
         );
-        applied(transaction, &statement, &values.0).await
+        applied(transaction, statement, values.0).await
     }
 
     /// Returns the columns that are written besides the key.
@@ -304,10 +304,14 @@ impl From<Guard> for Sql {
 /// Runs a statement that says of its write whether it applied, and whether it had applied before.
 async fn applied<P: Pool>(
     transaction: &mut Transaction<P>,
-    statement: &str,
-    values: &[Value],
+    statement: String,
+    values: Vec<Value>,
 ) -> Result<Guarded, PostgresError> {
-    let rows = transaction.rows(statement, values).await?;
+    let sql = Sql {
+        values,
+        ..Sql::new(statement)
+    };
+    let rows = transaction.rows(&sql).await?;
     let said: Vec<bool> = rows
         .into_iter()
         .flatten()

@@ -7,11 +7,12 @@
 //!
 //! ```
 //! use lambda_idempotency::Claim;
-//! use lambda_idempotency_postgres::outbox::{OutboxError, Event, Outbox};
+//! use lambda_idempotency::store::transaction::WriteError;
+//! use lambda_idempotency_postgres::outbox::{Event, Outbox};
 //! use lambda_idempotency_postgres::{Pool, PostgresError, PostgresStore, Sql};
 //! use serde_json::json;
 //!
-//! fn place(claim: &Claim, outbox: &Outbox) -> Result<String, OutboxError> {
+//! fn place(claim: &Claim, outbox: &Outbox) -> Result<String, WriteError> {
 //!     let order = claim.derive_uuid("order");
 //!     claim.write(Sql::new("INSERT INTO orders (id) VALUES ($1)").bind(order.as_str()))?;
 //!     outbox.emit(claim, &Event::new("order.created", &order), &json!({ "order": order }))?;
@@ -29,7 +30,6 @@
 //! }
 //! ```
 
-use std::slice;
 use std::time::SystemTime;
 
 use lambda_idempotency::store::transaction::WriteError;
@@ -94,18 +94,6 @@ pub struct StoredEvent {
     pub recorded_at: EpochMillis,
 }
 
-/// An event could not be added. Nothing was sent.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum OutboxError {
-    /// The data can't be serialised.
-    #[error("the event's data can't be serialised as JSON: {0}")]
-    NotSerializable(#[from] serde_json::Error),
-    /// The event can't join the transaction.
-    #[error(transparent)]
-    Write(#[from] WriteError),
-}
-
 /// The result of one call of [`Outbox::relay`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -155,15 +143,16 @@ impl Outbox {
         claim: &Claim,
         event: &Event,
         data: &T,
-    ) -> Result<Sql, serde_json::Error> {
+    ) -> Result<Sql, WriteError> {
         let id = claim.event_id(&event.kind, &event.aggregate, &event.name);
-        let mut statement = Sql::new(ADD);
-        statement.table = Some(self.table.clone());
-        Ok(statement
+        let data = serde_json::to_string(data);
+        let data = data.map_err(|error| WriteError::Data(error.to_string()))?;
+        Ok(self
+            .statement(ADD)
             .bind(id)
             .bind(event.kind.as_str())
             .bind(event.aggregate.as_str())
-            .bind(serde_json::to_string(data)?)
+            .bind(data)
             .bind(claim.now().0)
             .affects(1))
     }
@@ -178,9 +167,16 @@ impl Outbox {
         claim: &Claim,
         event: &Event,
         data: &T,
-    ) -> Result<(), OutboxError> {
-        claim.write(self.event(claim, event, data)?)?;
-        Ok(())
+    ) -> Result<(), WriteError> {
+        claim.write(self.event(claim, event, data)?)
+    }
+
+    /// A statement on the outbox's table.
+    fn statement(&self, statement: impl Into<String>) -> Sql {
+        Sql {
+            table: Some(self.table.clone()),
+            ..Sql::new(statement)
+        }
     }
 
     /// Publishes events that wait, at most `limit`, and marks each: the first of each aggregate, those
@@ -236,15 +232,13 @@ impl Outbox {
         store: &PostgresStore<P>,
         limit: u32,
     ) -> Result<Vec<Value>, PostgresError> {
-        let select = format!(
+        let select = self.statement(format!(
             "SELECT position FROM {{table}} event WHERE {FIRST} \
              ORDER BY failed_at NULLS FIRST, position LIMIT $1"
-        );
+        ));
         let mut connection = begin(store).await?;
         let session = connection.session()?;
-        let select = store.tables().fill(session, &self.table, &select).await?;
-        let rows = session.query(&select, &[limit.into()]).await;
-        let rows = rows.map_err(PostgresError::of_statement)?;
+        let rows = select.bind(limit).query(session, store.tables()).await?;
         session.batch("COMMIT").await?;
         connection.reuse();
         let positions = rows.into_iter().flatten().filter_map(|cell| match cell {
@@ -260,15 +254,14 @@ impl Outbox {
         store: &PostgresStore<P>,
         position: &Value,
     ) -> Result<Option<(P::Connection, StoredEvent)>, PostgresError> {
-        let select = format!(
+        let select = self.statement(format!(
             "SELECT id, type, aggregate, data, recorded_at FROM {{table}} event \
              WHERE position = $1 AND {FIRST} FOR UPDATE SKIP LOCKED"
-        );
+        ));
+        let select = select.bind(position.clone());
         let mut connection = begin(store).await?;
         let session = connection.session()?;
-        let select = store.tables().fill(session, &self.table, &select).await?;
-        let rows = session.query(&select, slice::from_ref(position)).await;
-        let rows = rows.map_err(PostgresError::of_statement)?;
+        let rows = select.query(session, store.tables()).await?;
         if let Some(event) = rows.into_iter().next().and_then(read) {
             return Ok(Some((connection, event)));
         }
@@ -291,19 +284,17 @@ impl Outbox {
         } else {
             "failed_at"
         };
-        let mark = format!(
+        let mark = self.statement(format!(
             "UPDATE {{table}} SET {column} = $2 WHERE position = $1 AND published_at IS NULL"
-        );
+        ));
         let mut connection = match connection {
             Some(connection) => connection,
             None => begin(store).await?,
         };
         let session = connection.session()?;
-        let mark = store.tables().fill(session, &self.table, &mark).await?;
         let now = EpochMillis::from(SystemTime::now());
-        let values = [position.clone(), now.0.into()];
-        let marked = session.execute(&mark, &values).await;
-        marked.map_err(PostgresError::of_statement)?;
+        let mark = mark.bind(position.clone()).bind(now.0);
+        mark.execute(session, store.tables()).await?;
         session.batch("COMMIT").await?;
         connection.reuse();
         Ok(())
@@ -322,15 +313,15 @@ impl Outbox {
         before: EpochMillis,
         limit: u32,
     ) -> Result<u64, PostgresError> {
-        let delete = "DELETE FROM {table} WHERE position IN (SELECT position FROM {table} \
-             WHERE published_at < $1 ORDER BY published_at LIMIT $2 FOR UPDATE SKIP LOCKED)";
-        let values = [Value::from(before.0), limit.into()];
+        let delete = self.statement(
+            "DELETE FROM {table} WHERE position IN (SELECT position FROM {table} \
+             WHERE published_at < $1 ORDER BY published_at LIMIT $2 FOR UPDATE SKIP LOCKED)",
+        );
+        let delete = delete.bind(before.0).bind(limit);
         let work = async {
             let mut connection = begin(store).await?;
             let session = connection.session()?;
-            let delete = store.tables().fill(session, &self.table, delete).await?;
-            let deleted = session.execute(&delete, &values).await;
-            let deleted = deleted.map_err(PostgresError::of_statement)?;
+            let deleted = delete.execute(session, store.tables()).await?;
             session.batch("COMMIT").await?;
             connection.reuse();
             Ok(deleted)

@@ -24,5 +24,13 @@ pub fn statements(table: &str) -> Result<String, TableNameError> {
 }
 
 pub(crate) fn of(table: &TableName) -> String {
-    table.fill(STATEMENTS)
+    table.fill(STATEMENTS) + &version(table)
+}
+
+/// The statement that adds the version, where the tables have none.
+pub(crate) fn version(table: &TableName) -> String {
+    table.fill(&format!(
+        "\nINSERT INTO {{table}}_schema (version) SELECT {VERSION} \
+         WHERE NOT EXISTS (SELECT FROM {{table}}_schema) ON CONFLICT DO NOTHING;\n"
+    ))
 }

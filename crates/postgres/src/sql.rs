@@ -1,12 +1,14 @@
 //! A business write: a statement that commits together with the record.
 
+use std::borrow::Cow;
+
 use lambda_idempotency::store::transaction::{Refusal, Write, WriteError};
 
 use crate::driver::Session;
 use crate::error::{PostgresError, Problem};
 use crate::table::{TableName, Tables};
 use crate::transaction::Slot;
-use crate::value::Value;
+use crate::value::{Cell, Value};
 
 /// A statement that commits together with the record, or not at all. Hand it to
 /// [`Claim::write`](lambda_idempotency::Claim::write).
@@ -63,16 +65,34 @@ impl Sql {
         session: &mut S,
         tables: &Tables,
     ) -> Result<u64, PostgresError> {
+        let statement = self.filled(session, tables).await?;
+        let rows = session.execute(&statement, &self.values).await;
+        rows.map_err(PostgresError::of_statement)
+    }
+
+    /// Runs the statement, and returns the rows that it gives.
+    pub(crate) async fn query<S: Session>(
+        &self,
+        session: &mut S,
+        tables: &Tables,
+    ) -> Result<Vec<Vec<Cell>>, PostgresError> {
+        let statement = self.filled(session, tables).await?;
+        let rows = session.query(&statement, &self.values).await;
+        rows.map_err(PostgresError::of_statement)
+    }
+
+    async fn filled<S: Session>(
+        &self,
+        session: &mut S,
+        tables: &Tables,
+    ) -> Result<Cow<'_, str>, PostgresError> {
         if self.statement.contains('\0') {
             return Err(Problem::Nul.into());
         }
-        match &self.table {
-            None => session.execute(&self.statement, &self.values).await,
-            Some(table) => {
-                let statement = tables.fill(session, table, &self.statement).await?;
-                session.execute(&statement, &self.values).await
-            }
-        }
+        Ok(match &self.table {
+            None => Cow::Borrowed(self.statement.as_str()),
+            Some(table) => Cow::Owned(tables.fill(session, table, &self.statement).await?),
+        })
     }
 
     /// Sets the handler's own error for a refusal: see [`Write::or_else`].

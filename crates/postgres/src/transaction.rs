@@ -6,12 +6,12 @@ use std::ops::{Deref, DerefMut};
 use lambda_idempotency::StoreError;
 use lambda_idempotency::store::transaction::WriteError;
 
-use crate::driver::{Pool, Session};
+use crate::driver::Pool;
 use crate::error::{PostgresError, Problem};
 use crate::sql::Sql;
 use crate::store::ready::READ_COMMITTED;
 use crate::table::Tables;
-use crate::value::{Cell, Value};
+use crate::value::Cell;
 
 mod begin;
 mod ids;
@@ -73,8 +73,7 @@ impl<P: Pool> Transaction<P> {
     /// unless the handler has set a savepoint. [`Problem::Rows`] when the number isn't the one that the
     /// statement [must](Sql::affects) change: return it from the handler, which rolls back.
     pub async fn apply(&mut self, sql: &Sql) -> Result<u64, PostgresError> {
-        let rows = sql.execute(&mut *self.lent, &self.tables).await;
-        let rows = rows.map_err(PostgresError::of_statement)?;
+        let rows = sql.execute(&mut *self.lent, &self.tables).await?;
         match sql.affects {
             Some(expected) if expected != rows => Err(Problem::Rows { expected, rows }.into()),
             _ => Ok(rows),
@@ -82,13 +81,8 @@ impl<P: Pool> Transaction<P> {
     }
 
     /// Runs a statement of this crate's own.
-    pub(crate) async fn rows(
-        &mut self,
-        statement: &str,
-        values: &[Value],
-    ) -> Result<Vec<Vec<Cell>>, PostgresError> {
-        let rows = self.lent.query(statement, values).await;
-        rows.map_err(PostgresError::of_statement)
+    pub(crate) async fn rows(&mut self, sql: &Sql) -> Result<Vec<Vec<Cell>>, PostgresError> {
+        sql.query(&mut *self.lent, &self.tables).await
     }
 }
 

@@ -2,7 +2,7 @@
 
 use futures_util::TryStreamExt;
 use sqlx::pool::PoolConnection;
-use sqlx::postgres::{PgArguments, PgDatabaseError, PgRow, PgSeverity};
+use sqlx::postgres::{PgArguments, PgDatabaseError, PgErrorPosition, PgRow, PgSeverity};
 use sqlx::query::Query;
 use sqlx::{
     AssertSqlSafe, Column, Connection as _, Executor, PgConnection, PgPool, Postgres, Row, TypeInfo,
@@ -141,20 +141,19 @@ fn bound<'q>(statement: &str, values: &[Value]) -> Query<'q, Postgres, PgArgumen
 }
 
 fn of(error: sqlx::Error) -> PostgresError {
-    let found = error.as_database_error().map(|db| {
-        let code = db.code().unwrap_or_default().into_owned();
-        let severity = db
-            .try_downcast_ref::<PgDatabaseError>()
-            .map(PgDatabaseError::severity);
-        let ends_session = matches!(severity, Some(PgSeverity::Fatal | PgSeverity::Panic));
-        (code, db.message().to_owned(), ends_session)
-    });
-    match found {
-        Some((code, message, ends_session)) => {
-            PostgresError::of_code(&code, &message, ends_session, error)
-        }
-        None => PostgresError::new(Problem::Unreachable, error),
+    if let sqlx::Error::Database(db) = &error
+        && let Some(db) = db.try_downcast_ref::<PgDatabaseError>()
+    {
+        let answer = PostgresError::of_code(
+            db.code(),
+            db.message(),
+            matches!(db.severity(), PgSeverity::Fatal | PgSeverity::Panic),
+            matches!(db.position(), Some(PgErrorPosition::Original(_))),
+            [db.table(), db.column(), db.constraint()],
+        );
+        return answer.caused_by(error);
     }
+    PostgresError::new(Problem::Unreachable, error)
 }
 
 fn cells(row: &PgRow) -> Result<Vec<Cell>, PostgresError> {

@@ -4,7 +4,7 @@ use bytes::BytesMut;
 use deadpool::managed::Manager;
 use deadpool_postgres::{ClientWrapper, HookError, Object, PoolError, TimeoutType};
 use futures_util::future::join;
-use tokio_postgres::error::{DbError, Severity};
+use tokio_postgres::error::{DbError, ErrorPosition, Severity};
 use tokio_postgres::types::{Format, IsNull, ToSql, Type, to_sql_checked};
 use tokio_postgres::{Client, Row};
 
@@ -131,17 +131,17 @@ impl Drop for Pooled {
 }
 
 fn of(error: tokio_postgres::Error) -> PostgresError {
-    let found = error.as_db_error().map(|db| {
-        let message = db.message().to_owned();
-        let ends_session = is_fatal(db);
-        (db.code().code().to_owned(), message, ends_session)
-    });
-    match found {
-        Some((code, message, ends_session)) => {
-            PostgresError::of_code(&code, &message, ends_session, error)
-        }
-        None => PostgresError::new(Problem::Unreachable, error),
-    }
+    let Some(db) = error.as_db_error() else {
+        return PostgresError::new(Problem::Unreachable, error);
+    };
+    let answer = PostgresError::of_code(
+        db.code().code(),
+        db.message(),
+        is_fatal(db),
+        matches!(db.position(), Some(ErrorPosition::Original(_))),
+        [db.table(), db.column(), db.constraint()],
+    );
+    answer.caused_by(error)
 }
 
 /// Tells whether the connection ends with this error. `PgBouncer` says it in the field that a server translates.

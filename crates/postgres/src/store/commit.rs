@@ -186,7 +186,7 @@ async fn write_all<S: Session>(
             Ok(rows) if sql.affects.is_some_and(|expected| expected != rows) => Met::Rows(rows),
             Ok(_) => continue,
             Err(error) if error.problem() == Problem::Constraint => Met::Constraint(error),
-            Err(error) => return Err(error.of_statement()),
+            Err(error) => return Err(error),
         };
         let refusal = Refusal::new(place, Some(Box::new(met)));
         return Ok(Err(Committed::Refused(refusal)));

@@ -196,10 +196,7 @@ impl<P: Pool> PostgresStore<P> {
         let rows = session.query(&self.inner.table.fill(there), &[]).await?;
         let statements = if first(&rows) == Some(&Cell::Bool(true)) {
             // Another process made them meanwhile, or they have lost their version.
-            self.inner.table.fill(&format!(
-                "INSERT INTO {{table}}_schema (version) SELECT {VERSION} \
-                 WHERE NOT EXISTS (SELECT FROM {{table}}_schema)"
-            ))
+            schema::version(&self.inner.table)
         } else {
             schema::of(&self.inner.table)
         };

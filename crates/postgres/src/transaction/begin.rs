@@ -25,6 +25,10 @@ const LEAST_WAIT: Duration = Duration::from_millis(250);
 /// it will be open.
 const COME_BACK: Duration = Duration::from_secs(1);
 
+/// The time that is kept for the rest of the run: its handler may be ended half a second before its
+/// deadline, and the last request takes [`LEAST_WAIT`] and more.
+const KEPT: Duration = Duration::from_secs(1);
+
 /// The number of times that a transaction begins anew because of other transactions, before the
 /// handler has it.
 const MOST_BEGINNINGS: u32 = 5;
@@ -81,9 +85,7 @@ impl<P: Pool> PostgresStore<P> {
     }
 
     async fn open(&self, claim: &Claim) -> Result<Slot<P>, TransactionError> {
-        let wait = claim
-            .unwritten()
-            .map_or(Duration::ZERO, |unwritten| unwritten.wait);
+        let wait = wait(claim);
         let deadline = Instant::now() + self.timeout.saturating_add(wait).min(LONGEST);
         let open = async {
             // Another call of this run would wait for the first one's place as a duplicate does.
@@ -94,7 +96,7 @@ impl<P: Pool> PostgresStore<P> {
             if let Some(first) = claim.written::<Slot<P>>() {
                 return Ok(first);
             }
-            let slot = self.open_for(claim, deadline).await?;
+            let slot = self.open_for(claim, wait, deadline).await?;
             // Another call may have opened the claim's transaction meanwhile: the first one commits.
             if let Some(first) = claim.written::<Slot<P>>() {
                 return Ok(first);
@@ -110,6 +112,7 @@ impl<P: Pool> PostgresStore<P> {
     async fn open_for(
         &self,
         claim: &Claim,
+        wait: Duration,
         deadline: Instant,
     ) -> Result<Slot<P>, TransactionError> {
         let Some(unwritten) = claim.unwritten() else {
@@ -131,8 +134,8 @@ impl<P: Pool> PostgresStore<P> {
             let xid = claim.is_protected().then_some(*xid);
             return Ok(Slot::new(connection, Footing::Nothing(xid), None));
         };
-        let (began, wait) = (Instant::now(), unwritten.wait);
-        let Some(open) = self.inner.open.take(unwritten).await else {
+        let began = Instant::now();
+        let Some(open) = self.inner.open.take(unwritten, wait).await else {
             return Err(in_flight(claim, unwritten));
         };
         let ready = self.ready(deadline).await?;
@@ -208,12 +211,23 @@ impl<P: Pool> PostgresStore<P> {
     }
 }
 
+/// Returns the time for which a run may wait for another one, from now on.
+fn wait(claim: &Claim) -> Duration {
+    let Some(Unwritten { wait, deadline, .. }) = claim.unwritten() else {
+        return Duration::ZERO;
+    };
+    let left = deadline.map_or(Duration::MAX, |end| end.saturating_since(claim.now()));
+    left.saturating_sub(KEPT).min(*wait)
+}
+
 /// Tells the run that another one of its key is under way. The record of that one isn't visible, so
 /// that this one stands for it.
 fn in_flight(claim: &Claim, unwritten: &Unwritten) -> TransactionError {
     let until = claim.now() + COME_BACK;
     let mut record = Record::new(Status::InProgress, EpochSeconds(i64::MAX / 1_000_000));
     record.lease = Some(until);
+    // Its lease is not known either: a queue's message is not to come back then.
+    record.attempt = 0;
     // It is in flight, by its lease.
     let _ = unwritten.meet(Found::readable(record));
     TransactionError::Met

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex as SyncMutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use lambda_idempotency::RecordId;
 use lambda_idempotency::protocol::packed::LargeOutcome;
@@ -40,8 +41,12 @@ impl OpenIds {
 
     /// Waits until no other run of this process has a transaction open for this id; `None` where one
     /// still has after this time.
-    pub(super) async fn take(self: &Arc<Self>, unwritten: &Unwritten) -> Option<OpenId> {
-        let (id, wait) = (&unwritten.id, unwritten.wait);
+    pub(super) async fn take(
+        self: &Arc<Self>,
+        unwritten: &Unwritten,
+        wait: Duration,
+    ) -> Option<OpenId> {
+        let id = &unwritten.id;
         let turn = turn(&self.turns, id);
         let turn = match Arc::clone(&turn).try_lock_owned() {
             Ok(turn) => turn,

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 use deadpool_postgres::{ClientWrapper, Hook, HookError, Manager, Metrics, Pool};
+use lambda_idempotency::store::transaction::WriteError;
 use lambda_idempotency::{EpochMillis, Key};
 use lambda_idempotency_postgres::outbox::{Event, Outbox, StoredEvent};
 use lambda_idempotency_postgres::{PostgresError, PostgresStore, Problem, TransactionError};
@@ -12,8 +13,8 @@ use tokio::sync::Notify;
 use tokio_postgres::NoTls;
 
 use crate::support::{
-    Store, count, engine, eventually, name, once_there_is, pool_of, sql, store, store_of, url,
-    url_with, waiting_for,
+    MINUTE, Store, count, engine, eventually, name, once_there_is, pool_of, sql, store, store_of,
+    url, url_with, waiting_for,
 };
 
 #[derive(Debug, thiserror::Error)]
@@ -96,9 +97,10 @@ async fn a_claim_emits_with_its_writes() {
     let outbox = &outbox;
     for _ in 0..2 {
         let done = engine.run(Key::new("op", "a"), None, |claim| async move {
-            outbox
-                .emit(&claim, &Event::new("order.created", "1"), &json!({}))
-                .unwrap();
+            let event = Event::new("order.created", "1");
+            let refused = outbox.emit(&claim, &event, &BTreeMap::from([((1, 2), 3)]));
+            assert!(matches!(refused, Err(WriteError::Data(_))), "{refused:?}");
+            outbox.emit(&claim, &event, &json!({})).unwrap();
             Ok::<_, Failed>(())
         });
         done.await.unwrap();
@@ -286,6 +288,26 @@ async fn an_outbox_whose_table_is_missing_is_named() {
     for error in [relayed.unwrap_err(), swept.unwrap_err()] {
         assert_eq!(error.problem(), Problem::Statement, "{error}");
         assert!(error.to_string().contains(&table), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_role_that_may_not_use_an_outbox_is_told_of_its_table() {
+    let (store, keys) = store_of(&url(), 4).await;
+    let (outbox, table) = outbox(&store).await;
+    emit(&store, &outbox, "1", &[("a", 1)], false).await;
+    let role = name("role");
+    sql(&format!("CREATE ROLE {role} LOGIN")).await;
+    let pool = pool_of(&url_with(&role, "postgres", ""), 2);
+    let own = PostgresStore::with_table(pool, &keys).unwrap();
+    let own = own.timeout(MINUTE);
+    let publish = async |_: &StoredEvent| Ok::<_, Failed>(());
+    // It may see the event, and not lock it; then lock it, and not mark it.
+    for may in ["SELECT", "UPDATE (aggregate)"] {
+        sql(&format!("GRANT {may} ON {table} TO {role}")).await;
+        let refused = outbox.relay(&own, 1, publish).await.unwrap_err();
+        assert_eq!(refused.problem(), Problem::Statement, "{may}: {refused}");
+        assert!(refused.to_string().contains(&table), "{may}: {refused}");
     }
 }
 

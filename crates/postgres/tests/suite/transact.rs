@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use lambda_idempotency::testing::ManualClock;
-use lambda_idempotency::{AtDeadline, Claim, Error, Fingerprint, Key, OnCrash, Outcome, Verdict};
+use lambda_idempotency::{
+    AtDeadline, Claim, Clock, Error, Fingerprint, InFlight, Key, OnCrash, Outcome, Verdict,
+};
 use lambda_idempotency_postgres::{PostgresStore, Transaction};
 use tokio::sync::Notify;
 
@@ -171,6 +173,34 @@ async fn a_concurrent_duplicate_is_in_flight_in_this_process_and_in_another() {
     ));
 }
 
+/// However long it could have waited when its run began.
+#[tokio::test]
+async fn a_duplicate_that_opens_at_the_end_of_its_time_is_in_flight() {
+    const DAY: Duration = Duration::from_hours(24);
+    let (store, elsewhere) = stores().await;
+    let table = table(&store, "n bigint").await;
+    while_open(&store, &table, async |_| {
+        for store in [&store, &elsewhere] {
+            let clock = ManualClock::default();
+            let once = Engine::of(store.clone(), |builder| {
+                let builder = patient(builder).clock(clock.clone());
+                builder.in_flight(InFlight::WaitUpTo(DAY))
+            });
+            let once = once.until(SystemTime::from(clock.now()) + DAY).claimless();
+            let met = once.run(Key::new("op", "a"), None, async |claim| {
+                clock.advance(DAY);
+                let tx = store.transaction(&claim).await?;
+                insert(&tx, &table).await
+            });
+            let met = tokio::time::timeout(MINUTE, met).await;
+            let met = met.expect("it doesn't wait");
+            assert!(matches!(met, Err(Error::InFlight { .. })), "{met:?}");
+        }
+    })
+    .await;
+    assert_eq!(count(&store, &table).await, 1);
+}
+
 #[tokio::test]
 async fn a_concurrent_duplicate_that_may_wait_replays() {
     let (store, keys) = store_of(&url(), 8).await;
@@ -180,8 +210,11 @@ async fn a_concurrent_duplicate_that_may_wait_replays() {
         let duplicates: Vec<_> = [&store, &elsewhere, &store, &elsewhere]
             .into_iter()
             .map(|store| {
-                let (store, table) = (store.clone(), table.clone());
-                tokio::spawn(async move { once(&store, &table, "a").await })
+                // A lease ends nothing where there is no claim.
+                let lease = Duration::from_secs(1);
+                let engine = Engine::of(store.clone(), |builder| patient(builder).lease(lease));
+                let table = table.clone();
+                tokio::spawn(async move { by(&engine, &table, "a").await })
             })
             .collect();
         once_there_is(&waiting_for(&keys), "1").await;

@@ -343,8 +343,7 @@ async fn an_event_that_is_dropped_leaves_the_handlers_role() {
     let run = once.run(Key::new("op", "a"), None, async |claim| {
         let mut tx = lane.through.transaction(&claim).await?;
         tx.batch_execute(&format!("SET LOCAL role {role}")).await?;
-        let event = outbox.event(&claim, &Event::new("order.created", "1"), &1);
-        let event = event.map_err(|_| Failed::Own)?;
+        let event = outbox.event(&claim, &Event::new("order.created", "1"), &1)?;
         lane.proxy.at_next("search_path", Fault::Delay);
         // The call is dropped at once when its question has left: that is looked at before its answer is.
         let asked = poll_fn(|_| {

@@ -97,7 +97,11 @@ async fn tables_of_another_release_are_left_alone() {
         (schema::VERSION - 1, "and their version, to what"),
     ] {
         let (_, table) = store_of(&url(), 1).await;
-        sql(&format!("UPDATE {table}_schema SET version = {version}")).await;
+        let statements = schema::statements(&table).unwrap();
+        sql(&format!(
+            "UPDATE {table}_schema SET version = {version}; {statements}"
+        ))
+        .await;
         for error in refused(&url(), &table, words).await {
             assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
             let (found, known) = (version, schema::VERSION);

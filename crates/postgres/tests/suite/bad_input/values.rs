@@ -2,11 +2,11 @@
 
 use lambda_idempotency::protocol::record::{NewClaim, Owner, RecordWrite};
 use lambda_idempotency::store::Store as _;
-use lambda_idempotency::store::transaction::Write;
+use lambda_idempotency::store::transaction::{Commit, Committed, Write};
 use lambda_idempotency::{EpochMillis, EpochSeconds, Error, Key, Outcome, RecordId, StoreError};
-use lambda_idempotency_postgres::{Met, Problem, Sql};
+use lambda_idempotency_postgres::{Met, Pool, PostgresStore, Problem, Sql};
 
-use super::{add, claimed, says, store_error};
+use super::{claimed, says, store_error};
 use crate::support::bouncer::bouncer;
 use crate::support::{
     Failed, MINUTE, Store, count, engine, pool_of, problem, sql, sqlx_store, store, store_of,
@@ -23,16 +23,17 @@ async fn written(store: &Store, token: &str, write: impl Into<Write>) -> super::
 }
 
 #[tokio::test]
-async fn a_statement_that_fails_writes_nothing_and_shows_the_servers_words() {
+async fn a_statement_that_fails_writes_nothing_and_says_what_is_wrong_with_it() {
     let store = store().await;
     let rows = table(&store, "n bigint, m bigint").await;
     let insert = || Sql::new(format!("INSERT INTO {rows} VALUES ($1, $2)"));
-    for write in [
-        insert().bind(1),
-        insert().bind("text").bind(2),
-        Sql::new("INSERT INTO nowhere VALUES (1)"),
-        Sql::new("no SQL"),
-        Sql::new(format!("INSERT INTO {rows} VALUES (1, 1); SELECT 1")),
+    let two = Sql::new(format!("INSERT INTO {rows} VALUES (1, 1); SELECT 1"));
+    for (write, words) in [
+        (insert().bind(1), "08P01: bind message"),
+        (insert().bind("text").bind(2), "is of type bigint"),
+        (Sql::new("INSERT INTO nowhere VALUES (1)"), "\"nowhere\""),
+        (Sql::new("no SQL"), "near \"no\""),
+        (two, "42601"),
     ] {
         let statement = format!("{write:?}");
         let done = claimed(&engine(store.clone()), "a", write).await;
@@ -43,7 +44,8 @@ async fn a_statement_that_fails_writes_nothing_and_shows_the_servers_words() {
         let error = store_error(done);
         assert!(matches!(error, StoreError::Rejected(_)), "{error:?}");
         assert_eq!(problem(&error), Problem::Statement, "{statement}");
-        says(&error, "a statement of the transaction failed: ");
+        says(&error, "a statement of the transaction failed: SQLSTATE ");
+        says(&error, words);
     }
     assert_eq!(count(&store, &rows).await, 0);
     // The key is free for the statement that was fixed.
@@ -134,27 +136,54 @@ async fn a_deferred_constraint_commits_nothing_and_says_how_to_have_an_answer() 
     assert_eq!(count(&store, &rows).await, 1);
 }
 
-#[tokio::test]
-async fn a_nul_in_a_key_is_refused_with_its_reason() {
-    let (store, sqlx) = (store().await, sqlx_store().await);
-    let rows = table(&store, "n bigint").await;
-    let key = || Key::raw("op", "a\0b");
-    let (once, on_sqlx) = (engine(store.clone()), engine(sqlx));
-    let run = on_sqlx.run(key(), None, async |_| Ok::<i64, Failed>(1));
-    let open = transact(&once, key(), None, async |tx| {
-        super::insert(tx, &rows).await?;
-        Ok::<i64, Failed>(1)
-    });
-    for done in [open.await, run.await] {
-        let error = store_error(done);
-        assert!(matches!(error, StoreError::Rejected(_)), "{error:?}");
-        says(&error, "NUL");
+/// What the error of a write shows that the store commits alone.
+async fn shown<P: Pool>(store: &PostgresStore<P>, write: &Sql) -> String {
+    let writes = [Write::from(write.clone())];
+    let commit = Commit::new("token", None, &writes);
+    let soon = tokio::time::Instant::now() + MINUTE;
+    match store.commit(commit, soon).await {
+        Ok(Committed::Refused(refusal)) => format!("{:?}", refusal.met::<Met>()),
+        Err(error) => format!("{error} {error:?}"),
+        other => panic!("{other:?}"),
     }
-    assert_eq!(count(&store, &rows).await, 0);
-    // A key that isn't raw is refused before.
-    let done = add(&store, &rows, "a\0b").await;
-    assert!(matches!(done, Err(Error::Key(_))), "{done:?}");
-    assert_eq!(count(&store, &rows).await, 0);
+}
+
+/// Its error goes into logs.
+#[tokio::test]
+async fn a_statement_that_fails_shows_neither_its_values_nor_a_row() {
+    let (store, on_sqlx) = (store().await, sqlx_store().await);
+    let columns = "email text UNIQUE DEFERRABLE INITIALLY DEFERRED, \
+                   CONSTRAINT short CHECK (length(email) < 20)";
+    let rows = table(&store, columns).await;
+    let email = "jane@example.org";
+    sql(&format!("INSERT INTO {rows} VALUES ('{email}')")).await;
+    let insert = || Sql::new(format!("INSERT INTO {rows} VALUES ($1)"));
+    for (write, words) in [
+        (Sql::new("SELECT $1::uuid IS NULL").bind(email), "22P02"),
+        (
+            Sql::new("SELECT $1::tsquery IS NULL").bind("jane d"),
+            "42601",
+        ),
+        (insert().bind(email), "_email_key`"),
+        (insert().bind(email.repeat(2)), "`short`"),
+    ] {
+        for said in [shown(&store, &write).await, shown(&on_sqlx, &write).await] {
+            assert!(said.contains(words) && !said.contains("jane"), "{said}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_nul_in_a_key_never_reaches_the_server() {
+    let once = engine(store().await);
+    for key in [
+        Key::raw("op", "a\0b"),
+        Key::new("op", "a\0b"),
+        Key::new("o\0p", "a"),
+    ] {
+        let done = transact(&once, key, None, async |_| Ok::<i64, Failed>(1)).await;
+        assert!(matches!(done, Err(Error::Key(_))), "{done:?}");
+    }
 }
 
 #[tokio::test]
@@ -265,11 +294,7 @@ async fn an_expired_record_counts_as_absent_also_where_it_cannot_be_read() {
 #[tokio::test]
 async fn a_group_is_not_refused_for_one_of_its_requests() {
     let store = store().await;
-    let id = |token: &str| {
-        engine(store.clone())
-            .record_id(&Key::raw("op", token))
-            .unwrap()
-    };
+    let id = |text: &str| RecordId::stored(text).unwrap();
     let (good, bad) = (id("a"), id("a\0b"));
     let (now, later) = (EpochMillis(1), EpochSeconds(4_102_444_800));
     let claim = |id: &RecordId| -> RecordWrite {
