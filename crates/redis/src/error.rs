@@ -9,7 +9,8 @@ use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 /// A request to the server failed. It is the source of the [`StoreError`] that the engine reports, or
 /// that one's source, where the write may have applied although the server answered.
-#[derive(Debug)]
+///
+/// Its `Display` and its `Debug` show the client's own error, its source, without a key or a value.
 pub struct RedisStoreError {
     problem: Problem,
     source: Option<RedisError>,
@@ -42,7 +43,7 @@ pub enum Problem {
     NotLetIn,
     /// The user lacks a permission (`NOPERM`).
     #[error(
-        "the user lacks a permission: allow it EVALSHA, EVAL, TYPE, EXISTS, HGET, HMGET, HGETALL, HEXISTS, HKEYS, HSET, HDEL, PEXPIREAT, GET and SET on the keys of the store, WAIT for `Durability::Replicas`, INFO for `verify`, and SELECT for a database in the address"
+        "the user lacks a permission: allow it EVALSHA, EVAL, TYPE, EXISTS, HGET, HMGET, HGETALL, HEXISTS, HKEYS, HSET, HDEL, PEXPIREAT, GET and SET on the keys of the store, WAIT for `Durability::Replicas`, INFO for `verify`, SELECT for a database in the address, and CLUSTER SLOTS and PING for a cluster"
     )]
     NoPermission,
     /// The server takes no writes (`READONLY`, `MASTERDOWN`): it is a replica, or was the primary until a moment ago.
@@ -213,9 +214,21 @@ impl fmt::Display for RedisStoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.problem.fmt(f)?;
         match &self.source {
-            Some(source) => write!(f, ": {source}"),
-            None => Ok(()),
+            // The client quotes an answer that it can't read.
+            Some(source) if self.problem != Problem::Answer => {
+                // The server quotes what follows a command that it doesn't know.
+                let words = source.to_string();
+                let shown = words.split_once(", with args");
+                write!(f, ": {}", shown.map_or(&*words, |(before, _)| before))
+            }
+            _ => Ok(()),
         }
+    }
+}
+
+impl fmt::Debug for RedisStoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RedisStoreError({self})")
     }
 }
 
@@ -248,7 +261,7 @@ impl From<RedisStoreError> for StoreError {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use redis::{Value, parse_redis_value};
+    use redis::{FromRedisValue, Value, parse_redis_value};
 
     use super::*;
 
@@ -309,10 +322,24 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_an_answer_quotes_says_nothing() {
+    fn a_key_that_an_answer_quotes_says_nothing_and_is_not_shown() {
         let line = "ERR unknown command 'EVALSHA', with args beginning with: '1f' '1' 'idempotency:{READONLY NOPERM OOM }'";
         let error = RedisStoreError::from(answered(line));
         assert_eq!(*error.problem(), Problem::Refused, "{error}");
+        let said = format!("{error} {error:?}");
+        assert!(!said.contains("idempotency:"), "{said}");
+        assert!(error.to_string().ends_with("'EVALSHA'"), "{said}");
+    }
+
+    #[test]
+    fn an_answer_that_is_none_of_the_stores_is_not_shown() {
+        let record = Value::BulkString(b"4111-1111".to_vec());
+        let unread = RedisError::from(i64::from_redis_value(record).unwrap_err());
+        assert!(unread.to_string().contains("4111"), "{unread}");
+        let error = RedisStoreError::from(unread);
+        assert_eq!(*error.problem(), Problem::Answer, "{error}");
+        let said = format!("{error} {error:?}");
+        assert!(!said.contains("4111"), "{said}");
     }
 
     #[test]

@@ -331,7 +331,8 @@ impl<C: Connection> RedisStore<C> {
             (Some(Value::Int(2)), Some(kind)) => {
                 let kind = String::from_redis_value(kind).unwrap_or_default();
                 let reason = format!(
-                    "the key `{key}` holds a {kind}, and no record: give the store its own prefix"
+                    "the key of the record {id} under the prefix `{}` holds a {kind}, and no record: give the store its own prefix",
+                    self.prefix
                 );
                 Ok(Answer::Refused(Some(Found::unreadable(
                     Version::default(),

@@ -362,6 +362,16 @@ async fn a_key_of_another_type_and_a_hash_that_is_no_record_are_left_alone() {
     );
     assert_eq!(server.ask::<i64>(&["LLEN", &key]).await, 1);
 
+    // Its own id may be a secret.
+    let raw = || Key::raw("mail", "ada@example.org");
+    let own = once.record_id(&raw()).unwrap();
+    let list = format!("idempotency:{{{}}}", own.as_str());
+    server.ask::<i64>(&["RPUSH", &list, "a"]).await;
+    let done = once.run(raw(), None, async |_| Ok::<_, std::io::Error>(1_u32));
+    let said = done.await.unwrap_err().to_string();
+    assert!(said.contains(own.hash()), "{own}: {said}");
+    assert!(!said.contains("ada@"), "{said}");
+
     server.ask::<i64>(&["DEL", &key]).await;
     server.ask::<i64>(&["HSET", &key, "name", "Ada"]).await;
     assert!(
