@@ -43,8 +43,7 @@
 //!     ]}"#,
 //! )?;
 //! let reply = worker.call(LambdaEvent::new(event, Context::default())).await?;
-//! let again: Vec<_> = reply.batch_item_failures.iter().map(|item| item.item_identifier.as_str()).collect();
-//! assert_eq!(again, ["222"]);
+//! assert_eq!(reply.batch_item_failures, ["222"]);
 //! # Ok(()) }
 //! ```
 //!
@@ -139,7 +138,7 @@ mod plain;
 mod tests;
 
 pub use crate::batch::{BatchError, BodyError, Envelope, Order, Rejected, Rejection};
-pub use crate::streams::{ItemFailure, ItemFailures};
+pub use crate::streams::ItemFailures;
 
 /// Makes a handler of batches of a table's stream of a handler of one [`Message`].
 /// [The module](self) has an example.

@@ -36,7 +36,7 @@
 //!     ]}}"#,
 //! )?;
 //! let reply = worker.call(LambdaEvent::new(event, Context::default())).await?;
-//! let again = &reply.batch_item_failures[0].item_identifier;
+//! let again = &reply.batch_item_failures[0];
 //! assert_eq!((again.partition.as_str(), again.offset), ("movements-0", 16));
 //! # Ok(()) }
 //! ```
@@ -98,7 +98,7 @@ use crate::streams::{Data, HeaderBytes, text, token};
 mod tests;
 
 pub use crate::batch::{BatchError, Order, Rejected, Rejection};
-pub use crate::streams::{ItemFailure, ItemFailures};
+pub use crate::streams::ItemFailures;
 
 /// Makes a handler of Kafka batches of a handler of one [`Message`]. [The module](self) has an
 /// example.
@@ -298,7 +298,7 @@ impl KafkaRecord {
 }
 
 /// Holds the place of a record in a cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct RecordPlace {
     /// The topic and the number of the partition, as the event names them: `movements-0`.

@@ -24,7 +24,7 @@
 //! // In a function: `lambda_runtime::run(worker).await`. Here, two messages by hand; the second is no number.
 //! let event = serde_json::from_str(r#"[{"messageId": "m-1", "body": "1250"}, {"messageId": "m-2", "body": "?"}]"#)?;
 //! let reply = worker.call(LambdaEvent::new(event, Context::default())).await?;
-//! assert_eq!(reply.batch_item_failures[0].item_identifier, "m-2");
+//! assert_eq!(reply.batch_item_failures, ["m-2"]);
 //! # Ok(()) }
 //! ```
 //!
@@ -44,7 +44,7 @@ use crate::batch::{BodyError, Source};
 use crate::sqs::{SqsEvent, SqsMessage};
 
 pub use crate::batch::{BatchError, Order, Rejected, Rejection};
-pub use crate::streams::{ItemFailure, ItemFailures};
+pub use crate::streams::ItemFailures;
 
 /// Makes a handler of a pipe's batches of a handler of one [`Message`]. [The module](self) has an
 /// example.

@@ -1,11 +1,12 @@
 //! Holds what the sources of the feature `streams` share: keys, data in Base64, headers, times,
 //! replies.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use data_encoding::BASE64;
 use serde::de::IgnoredAny;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::batch::BodyError;
 use crate::protocol::fingerprint::Fingerprint;
@@ -48,21 +49,20 @@ impl<'de> Deserialize<'de> for Data {
 
 /// The reply of a function whose event source mapping has `ReportBatchItemFailures`. An empty list
 /// says that the whole batch is done.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ItemFailures<Id = String> {
-    /// The records that must be delivered again.
-    pub batch_item_failures: Vec<ItemFailure<Id>>,
+    /// The ids by which the source knows the records that must be delivered again.
+    pub batch_item_failures: Vec<Id>,
 }
 
-/// Names one record that must be delivered again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct ItemFailure<Id = String> {
-    /// The id by which the source knows the record.
-    pub item_identifier: Id,
+/// Writes `{"batchItemFailures": [{"itemIdentifier": "7"}]}`.
+impl<Id: Serialize> Serialize for ItemFailures<Id> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let item = |id| BTreeMap::from([("itemIdentifier", id)]);
+        let items: Vec<_> = self.batch_item_failures.iter().map(item).collect();
+        BTreeMap::from([("batchItemFailures", items)]).serialize(serializer)
+    }
 }
 
 impl ItemFailures {
@@ -79,9 +79,8 @@ impl ItemFailures {
 impl<Id> ItemFailures<Id> {
     /// Names each of these ids.
     pub(crate) fn of(failed: impl IntoIterator<Item = Id>) -> Self {
-        let item = |item_identifier| ItemFailure { item_identifier };
         Self {
-            batch_item_failures: failed.into_iter().map(item).collect(),
+            batch_item_failures: failed.into_iter().collect(),
         }
     }
 }

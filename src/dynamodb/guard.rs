@@ -69,7 +69,7 @@ use crate::store::version::Form;
 #[cfg(test)]
 mod tests;
 
-pub use crate::store::version::{Version, VersionError};
+pub use crate::store::version::Version;
 
 /// The result of a guarded write. Its `Debug` shows nothing of an item.
 #[derive(Clone, PartialEq)]

@@ -10,10 +10,11 @@
 //! ```
 //! use aws_sdk_dynamodb::types::{AttributeValue::S, Put};
 //! use lambda_idempotency::Claim;
-//! use lambda_idempotency::dynamodb::outbox::{OutboxError, Event, Outbox};
+//! use lambda_idempotency::dynamodb::outbox::{Event, Outbox};
+//! use lambda_idempotency::store::transaction::WriteError;
 //! use serde_json::json;
 //!
-//! async fn place(claim: Claim, outbox: &Outbox) -> Result<String, OutboxError> {
+//! async fn place(claim: Claim, outbox: &Outbox) -> Result<String, WriteError> {
 //!     let order_id = claim.derive_uuid("order");
 //!     claim.write(Put::builder().table_name("orders").item("order_id", S(order_id.clone())))?;
 //!     outbox.emit(&claim, Event::new("order.created", &order_id), &json!({ "order_id": order_id }))?;
@@ -29,15 +30,12 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::str::FromStr;
 
 use aws_sdk_dynamodb::types::{AttributeValue, Put};
 use serde::Serialize;
 
-use crate::dynamodb::item;
-use crate::dynamodb::item::number;
-use crate::dynamodb::layout::string;
-use crate::dynamodb::layout::{Item, as_item};
+use crate::dynamodb::item::{self, Members, number};
+use crate::dynamodb::layout::{Item, as_item, string};
 use crate::dynamodb::transaction::{MOST_BYTES_OF_AN_ITEM, Target, action, fits, name_of};
 use crate::engine::claim::Claim;
 use crate::protocol::clock::EpochMillis;
@@ -96,24 +94,6 @@ impl fmt::Debug for Event {
     }
 }
 
-/// Reports an event that can't join the transaction, or an item that is no event. Nothing was sent.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum OutboxError {
-    /// The data has no JSON form.
-    #[error("the event's data can't be serialised as JSON: {}{}", .0, see!("event-data"))]
-    Data(#[from] serde_json::Error),
-    /// The transaction refused the write.
-    #[error(transparent)]
-    Write(#[from] WriteError),
-    /// An item in the outbox is no event.
-    #[error("an item in the outbox can't be read: `{attribute}` is missing, or of another type{}", see!("unreadable-event"))]
-    Unreadable {
-        /// The attribute that is missing, or of another type.
-        attribute: &'static str,
-    },
-}
-
 impl Outbox {
     /// Makes an outbox on this table.
     pub fn new(table: impl Into<String>) -> Self {
@@ -137,7 +117,7 @@ impl Outbox {
         claim: &Claim,
         event: Event,
         data: &T,
-    ) -> Result<String, OutboxError> {
+    ) -> Result<String, WriteError> {
         let Event {
             kind,
             aggregate,
@@ -145,7 +125,7 @@ impl Outbox {
         } = event;
         if kind.is_empty() || !(1..=MOST_BYTES_OF_AN_AGGREGATE).contains(&aggregate.len()) {
             let missing = "an event needs a type, and an aggregate of 1 to 2,048 bytes";
-            return Err(WriteError::Incomplete(missing.to_owned()).into());
+            return Err(WriteError::Incomplete(missing.to_owned()));
         }
         let value = string(&aggregate);
         let is_before = |write: &Write| {
@@ -156,11 +136,12 @@ impl Outbox {
             })
         };
         let id = claim.event_id(&kind, &aggregate, &name);
+        let data = serde_json::to_string(data);
         let stored = StoredEvent {
             id: id.clone(),
             kind,
             aggregate,
-            data: serde_json::to_string(data)?,
+            data: data.map_err(|error| WriteError::Data(error.to_string()))?,
             recorded_at: claim.now(),
             // A rerun with new keys makes events beside those of the run before.
             transaction: format!("{}.{}", claim.key_hash(), claim.generation()),
@@ -236,23 +217,28 @@ impl StoredEvent {
     ///
     /// # Errors
     ///
-    /// When the item is no event.
-    pub fn from_item(item: &HashMap<String, AttributeValue>) -> Result<Self, OutboxError> {
-        let string = |attribute| {
-            let value = item.get(attribute).and_then(|value| value.as_s().ok());
-            value.cloned().ok_or(OutboxError::Unreadable { attribute })
-        };
+    /// When the item is no event: the reason, in words.
+    pub fn from_item(item: &HashMap<String, AttributeValue>) -> Result<Self, String> {
+        Self::read(item).map_err(|reason| {
+            let link = see!("unreadable-event");
+            format!("an item in the outbox can't be read: {reason}{link}")
+        })
+    }
+
+    fn read(item: &Item) -> Result<Self, String> {
+        let members = Members::of_item(item);
+        let string = |name| members.required_text(name).map(str::to_owned);
         Ok(Self {
             id: string("id")?,
             kind: string("type")?,
             aggregate: string("aggregate")?,
             data: string("data")?,
-            recorded_at: EpochMillis(parsed(item, "recorded_at")?),
+            recorded_at: EpochMillis(members.number("recorded_at")?),
             transaction: string("transaction")?,
-            position: parsed(item, "position")?,
+            position: members.count("position")?,
             is_published: !item.contains_key("pending") && !item.contains_key("parked_at"),
             is_parked: !item.contains_key("pending") && item.contains_key("parked_at"),
-            refusals: parsed(item, "refusals").unwrap_or_default(),
+            refusals: members.count("refusals").unwrap_or_default(),
         })
     }
 
@@ -271,12 +257,6 @@ impl StoredEvent {
             ("pending", string(bucket.unwrap_or("0"))),
         ])
     }
-}
-
-fn parsed<T: FromStr>(item: &Item, attribute: &'static str) -> Result<T, OutboxError> {
-    let digits = item.get(attribute).and_then(|value| value.as_n().ok());
-    let number = digits.and_then(|digits| digits.parse().ok());
-    number.ok_or(OutboxError::Unreadable { attribute })
 }
 
 #[cfg(test)]
@@ -340,10 +320,7 @@ mod tests {
             let mut item = event().to_item();
             item.remove(attribute);
             let error = StoredEvent::from_item(&item).unwrap_err();
-            assert!(
-                matches!(error, OutboxError::Unreadable { attribute: lacking } if lacking == attribute),
-                "{attribute}: {error}"
-            );
+            assert!(error.contains(&format!(": `{attribute}` ")), "{error}");
         }
     }
 }

@@ -259,12 +259,22 @@ fn code(reason: &CancellationReason) -> &str {
     reason.code().unwrap_or_default()
 }
 
-/// DynamoDB's words without the handler's values: DynamoDB quotes an invalid number, and this text
-/// is logged.
+/// DynamoDB's words without the handler's values, some of which DynamoDB quotes: this text is logged.
 fn without_values(message: &str) -> String {
-    const QUOTES: &str = "numeric value";
-    match message.split_once(QUOTES) {
-        Some((before, _)) => format!("{before}{QUOTES}"),
+    // The words before a value, and those after the last one.
+    const QUOTES: [(&str, &str); 4] = [
+        ("numeric value", ""),
+        ("Input collection [", "]"),
+        ("AttributeValue: {", "}"),
+        ("Value '", "' at '"),
+    ];
+    let quotes = QUOTES.into_iter().filter_map(|(begin, end)| {
+        let (before, rest) = message.split_once(begin)?;
+        let after = rest.rfind(end).and_then(|end| rest.get(end..));
+        Some((before, begin, after.unwrap_or_default()))
+    });
+    match quotes.min_by_key(|(before, ..)| before.len()) {
+        Some((before, begin, after)) => format!("{before}{begin}…{after}"),
         None => message.to_owned(),
     }
 }

@@ -37,14 +37,15 @@ impl MemoryStore {
         Self::default()
     }
 
-    /// Tells how many records it holds, expired ones among them.
-    pub fn len(&self) -> usize {
-        self.records().len()
-    }
-
-    /// Tells whether it holds none.
+    /// Tells whether it holds no record, not even an expired one.
     pub fn is_empty(&self) -> bool {
         self.records().is_empty()
+    }
+
+    /// Returns the number of records.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.records().len()
     }
 
     /// Removes what expired before `now`, as a store's own sweep would.

@@ -144,7 +144,7 @@ impl fmt::Debug for Refusal {
     }
 }
 
-/// The error of a write that can't join the transaction. Nothing was sent.
+/// The error of a write that can't be made, or can't join the transaction. Nothing was sent.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
@@ -176,6 +176,12 @@ pub enum WriteError {
     /// The write lacks something that every write has.
     #[error("the write is not complete: {}{}", .0, see!("write-incomplete"))]
     Incomplete(String),
+    /// No [`Version`](crate::store::version::Version) can be made of the text, or of the time.
+    #[error("{}{}", .0, see!("version"))]
+    Version(String),
+    /// The data of an event has no JSON form.
+    #[error("the event's data can't be serialised as JSON: {}{}", .0, see!("event-data"))]
+    Data(String),
     /// The claimless form needs a retention of an hour or more: a copy of a commit that the network
     /// delivers after the record has expired would apply once more, and AWS takes a signature for
     /// some minutes. Nothing ran.
@@ -319,6 +325,8 @@ pub struct Unwritten {
     /// The time for which the run may wait for another one of the same key:
     /// [`InFlight`](crate::InFlight) says so. Zero where it must not.
     pub wait: Duration,
+    /// The deadline of the run's invocation, where it is known.
+    pub deadline: Option<EpochMillis>,
     pub(crate) fingerprint: Option<Fingerprint>,
     pub(crate) rules: Rules,
     pub(crate) clock: Arc<dyn Clock>,

@@ -4,6 +4,8 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::store::transaction::WriteError;
+
 /// The most digits of a sequence number and of a sequencer. Kinesis has 56, DynamoDB Streams 40, S3 18.
 const DIGITS: usize = 64;
 
@@ -24,9 +26,9 @@ const ID_BYTES: usize = 256;
 /// where a key's records are, and sequencers within one object key.
 ///
 /// ```
-/// use lambda_idempotency::store::version::{Version, VersionError};
+/// use lambda_idempotency::store::version::Version;
 ///
-/// # fn versions() -> Result<(), VersionError> {
+/// # fn versions() -> Result<(), lambda_idempotency::store::transaction::WriteError> {
 /// let counted = Version::from(7);
 /// let streamed = Version::sequence("49590338271490256608559692538361571095921575989136588898")?;
 /// let notified = Version::sequencer("0055AED6DCD90281E5")?;
@@ -62,36 +64,19 @@ impl fmt::Debug for Form {
     }
 }
 
-/// A text is not a version.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum VersionError {
-    /// It is no sequence number.
-    #[error(
-        "a sequence number has 1 to {DIGITS} decimal digits: take it from the record as it came{}", see!("version")
-    )]
-    Sequence,
-    /// It is no sequencer.
-    #[error(
-        "a sequencer has 1 to {DIGITS} hexadecimal digits: take `s3.object.sequencer` as it came{}", see!("version")
-    )]
-    Sequencer,
-    /// The time is before 1970, or the id is too long.
-    #[error("a time is not before 1970, and an id has at most {ID_BYTES} bytes{}", see!("version"))]
-    Timestamp,
-}
-
 impl Version {
     /// Returns the version of a sequence number of decimal digits, as streams give it.
     ///
     /// # Errors
     ///
-    /// [`VersionError::Sequence`].
-    pub fn sequence(digits: &str) -> Result<Self, VersionError> {
+    /// [`WriteError::Version`].
+    pub fn sequence(digits: &str) -> Result<Self, WriteError> {
         let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
         let digits = digits.trim_start_matches('0');
         if !is_number || digits.len() > DIGITS {
-            return Err(VersionError::Sequence);
+            return Err(WriteError::Version(format!(
+                "a sequence number has 1 to {DIGITS} decimal digits: take it from the record as it came"
+            )));
         }
         Ok(Self::text("sequence:", format_args!("{digits:0>DIGITS$}")))
     }
@@ -101,11 +86,13 @@ impl Version {
     ///
     /// # Errors
     ///
-    /// [`VersionError::Sequencer`].
-    pub fn sequencer(digits: &str) -> Result<Self, VersionError> {
+    /// [`WriteError::Version`].
+    pub fn sequencer(digits: &str) -> Result<Self, WriteError> {
         let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
         if digits.is_empty() || digits.len() > DIGITS || !is_hex {
-            return Err(VersionError::Sequencer);
+            return Err(WriteError::Version(format!(
+                "a sequencer has 1 to {DIGITS} hexadecimal digits: take `s3.object.sequencer` as it came"
+            )));
         }
         let digits = digits.to_ascii_uppercase();
         Ok(Self::text("sequencer:", format_args!("{digits:0<DIGITS$}")))
@@ -116,13 +103,14 @@ impl Version {
     ///
     /// # Errors
     ///
-    /// [`VersionError::Timestamp`].
-    pub fn timestamp(time: SystemTime, id: &str) -> Result<Self, VersionError> {
-        let since = time.duration_since(UNIX_EPOCH);
-        let since = since.map_err(|_| VersionError::Timestamp)?;
-        if id.len() > ID_BYTES {
-            return Err(VersionError::Timestamp);
-        }
+    /// [`WriteError::Version`]: the time is before 1970, or the id is too long.
+    pub fn timestamp(time: SystemTime, id: &str) -> Result<Self, WriteError> {
+        let since = time.duration_since(UNIX_EPOCH).ok();
+        let Some(since) = since.filter(|_| id.len() <= ID_BYTES) else {
+            return Err(WriteError::Version(format!(
+                "a time is not before 1970, and an id has at most {ID_BYTES} bytes"
+            )));
+        };
         let (seconds, nanos) = (since.as_secs(), since.subsec_nanos());
         Ok(Self::text(
             "timestamp:",
@@ -171,7 +159,7 @@ mod tests {
 
     use super::*;
 
-    fn text(version: Result<Version, VersionError>) -> String {
+    fn text(version: Result<Version, WriteError>) -> String {
         match version.unwrap().0 {
             Form::Text { kind, text } => {
                 assert!(text.starts_with(kind));
@@ -242,27 +230,21 @@ mod tests {
             text(Version::sequence(&longest)),
             format!("sequence:{longest}")
         );
+        let refused = |version: Result<Version, WriteError>, words: &str| {
+            let refused = version.unwrap_err().to_string();
+            assert!(refused.starts_with(words), "{refused}");
+        };
         let long = "1".repeat(DIGITS + 1);
         for digits in ["", "-1", "1.5", " 1", "0x1", "１", &long] {
-            assert_eq!(
-                Version::sequence(digits),
-                Err(VersionError::Sequence),
-                "{digits}"
-            );
+            refused(Version::sequence(digits), "a sequence number has 1 to 64 d");
         }
         for digits in ["", "0g", "0055AED6-", &long] {
-            assert_eq!(
-                Version::sequencer(digits),
-                Err(VersionError::Sequencer),
-                "{digits}"
-            );
+            refused(Version::sequencer(digits), "a sequencer has 1 to 64 hex");
         }
         let before = UNIX_EPOCH - Duration::from_nanos(1);
-        assert_eq!(Version::timestamp(before, ""), Err(VersionError::Timestamp));
         let long = "x".repeat(ID_BYTES + 1);
-        assert_eq!(
-            Version::timestamp(UNIX_EPOCH, &long),
-            Err(VersionError::Timestamp)
-        );
+        for (time, id) in [(before, ""), (UNIX_EPOCH, long.as_str())] {
+            refused(Version::timestamp(time, id), "a time is not before 1970");
+        }
     }
 }

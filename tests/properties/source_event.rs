@@ -30,8 +30,7 @@ pub fn check(data: &[u8]) {
     };
     match source % 6 {
         0 => judge::<KafkaEvent>(event, |reply: ItemFailures<RecordPlace>| {
-            let failures = reply.batch_item_failures.into_iter();
-            let places = failures.map(|failure| failure.item_identifier);
+            let places = reply.batch_item_failures.into_iter();
             places
                 .map(|place| format!("{}-{}", place.partition, place.offset))
                 .collect()
@@ -40,10 +39,7 @@ pub fn check(data: &[u8]) {
         2 => judge::<ActiveMqEvent>(event, |()| Vec::new()),
         3 => judge::<RabbitMqEvent>(event, |()| Vec::new()),
         4 => judge::<S3Event>(event, |()| Vec::new()),
-        _ => judge::<Vec<SqsMessage>>(event, |reply: ItemFailures| {
-            let failures = reply.batch_item_failures.into_iter();
-            failures.map(|failure| failure.item_identifier).collect()
-        }),
+        _ => judge::<Vec<SqsMessage>>(event, |reply: ItemFailures| reply.batch_item_failures),
     }
 }
 

@@ -151,7 +151,7 @@ where
     let reply = worker.oneshot(event).await;
     let reply = reply.map(|reply| {
         let mut failures = reply.batch_item_failures.into_iter();
-        let checkpoint = failures.next().map(|failure| failure.item_identifier);
+        let checkpoint = failures.next();
         assert_eq!(failures.next(), None, "one checkpoint");
         checkpoint
     });

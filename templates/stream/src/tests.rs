@@ -55,8 +55,7 @@ impl Shard {
         let event = serde_json::from_value(json!({ "Records": [record] }))?;
         let mut worker = worker(self.once.clone(), self.journal.clone());
         let reply = worker.call(LambdaEvent::new(event, Context::default()));
-        let failures = reply.await?.batch_item_failures.into_iter();
-        Ok(failures.map(|failure| failure.item_identifier).collect())
+        Ok(reply.await?.batch_item_failures)
     }
 
     fn entries(&self) -> Vec<String> {
