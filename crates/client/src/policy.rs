@@ -22,6 +22,10 @@ const STATUS: HeaderName = HeaderName::from_static("idempotency-status");
 /// The longest pause where the server names no longer one.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
+/// The time without which no further attempt begins, where a request has ten times as much: the answer is
+/// worth more.
+const LEAST_ATTEMPT: Duration = Duration::from_secs(1);
+
 /// A time longer than any request, and far from the largest that a clock can hold.
 const LONGEST: Duration = Duration::from_hours(24);
 
@@ -41,8 +45,8 @@ const LONGEST: Duration = Duration::from_hours(24);
 /// Only a request that has a key is sent again, or one that changes nothing (GET, HEAD, OPTIONS, TRACE).
 /// The pauses grow from [`backoff`](Self::backoff) up to 10 seconds, each with a random part, so that
 /// clients that failed together don't come together again. None is shorter than `Retry-After` says, in
-/// seconds or as a date, which counts from the answer's own `Date`; where one would last beyond the time of
-/// the request, the answer is handed over at once.
+/// seconds or as a date, which counts from the answer's own `Date`; where less than a second, than a tenth
+/// of the request's time and than `attempt_time` would be left, the answer is handed over at once.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Policy {
@@ -195,7 +199,13 @@ impl Attempts {
         }
         let pause = self.policy.pause(self.made, after, fastrand::f64());
         let left = self.end.saturating_duration_since(Instant::now());
-        (pause < left).then_some(pause)
+        let Policy {
+            attempt_time, time, ..
+        } = self.policy;
+        let least = answer.map_or(Duration::ZERO, |_| {
+            attempt_time.min(time / 10).min(LEAST_ATTEMPT)
+        });
+        (pause.saturating_add(least) < left).then_some(pause)
     }
 
     pub(crate) fn delivery(&self, headers: &HeaderMap) -> Delivery {

@@ -162,6 +162,29 @@ async fn attempts_and_time_are_bounded() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_handed_over_where_hardly_any_time_is_left_for_another_attempt() {
+    let within = |millis, backoff| {
+        let policy = Policy::default().time(Duration::from_millis(millis));
+        let policy = policy.backoff(Duration::from_millis(backoff));
+        let (mut own, extensions) = (HeaderMap::new(), Extensions::new());
+        let mut attempts = Attempts::of(&policy, &Method::POST, &mut own, &extensions);
+        attempts.begin();
+        attempts
+    };
+    let again = |attempts: &Attempts, headers: &HeaderMap| {
+        let busy = (Status::SERVICE_UNAVAILABLE, headers);
+        attempts.again(Some(busy)).is_some()
+    };
+    let (long, none) = (within(9_500, 100), HeaderMap::new());
+    assert!(again(&long, &saying("8")) && !again(&long, &saying("9")));
+    assert!(again(&within(500, 100), &none));
+    // Without an answer there is none to hand over.
+    tokio::time::advance(Duration::from_secs(9)).await;
+    assert!(!again(&long, &none) && long.again(None).is_some());
+    assert_eq!(within(0, 0).again(None), None);
+}
+
 #[test]
 fn pauses_grow_to_a_bound_and_half_of_each_is_random() {
     let policy = Policy::default().backoff(Duration::from_millis(100));
