@@ -26,7 +26,10 @@ impl ManualClock {
 
     /// Moves the clock forward.
     pub fn advance(&self, by: Duration) {
-        self.set(self.now() + by);
+        let later = |millis| Some((EpochMillis(millis) + by).0);
+        let _ = self
+            .millis
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, later);
     }
 
     /// Moves the clock forward past the [`lease`](crate::Builder::lease) of each claim that this
@@ -80,7 +83,7 @@ impl ManualClock {
     #[track_caller]
     fn pass(&self, once: &Idempotency, time: Duration) {
         let (before, of_engine) = (self.now(), once.now());
-        self.advance(time + LEAST);
+        self.advance(time.saturating_add(LEAST));
         let passed = self.now().saturating_since(before);
         assert!(
             once.now().saturating_since(of_engine) >= passed,

@@ -80,6 +80,7 @@ impl FaultyStore {
 
     /// Makes a wire on which each call meets some fault with this probability, from 0 to 1. A seed
     /// gives one sequence of faults.
+    #[doc(hidden)]
     pub fn seeded(inner: impl Store, seed: u64, probability: f64) -> Self {
         let store = Self::new(inner);
         store.state().plan = Plan::seeded(seed, probability);
@@ -160,9 +161,11 @@ impl FaultyStore {
 
     /// Chooses the fault of this call. Late writes that are due by now arrive before it.
     async fn next(&self, call: Call) -> Option<Fault> {
-        for write in self.due() {
+        while let Some(late) = self.due() {
+            let write = late.write.clone();
             // No caller waits for its answer any more.
-            let _ = self.inner.write(&write, answered_in_time()).await;
+            let deadline = Instant::now() + Duration::from_mins(1);
+            let _ = self.under_way(late).arrive(&write, deadline).await;
         }
         let mut state = self.state();
         let fault = state.plan.next(call)?;
@@ -170,14 +173,19 @@ impl FaultyStore {
         Some(fault)
     }
 
-    fn due(&self) -> Vec<RecordWrite> {
+    /// Takes the first late write that is due.
+    fn due(&self) -> Option<Late> {
         let now = Instant::now();
         let mut state = self.state();
-        let (due, later) = std::mem::take(&mut state.late)
-            .into_iter()
-            .partition::<Vec<_>, _>(|late| late.at <= now);
-        state.late = later;
-        due.into_iter().map(|late| late.write).collect()
+        let due = state.late.iter().position(|late| late.at <= now)?;
+        Some(state.late.remove(due))
+    }
+
+    fn under_way(&self, late: Late) -> UnderWay<'_> {
+        UnderWay {
+            wire: self,
+            late: Some(late),
+        }
     }
 
     async fn carry(&self, write: &RecordWrite, deadline: Instant) -> Result<Answer, StoreError> {
@@ -197,15 +205,12 @@ impl FaultyStore {
             Fault::Delayed(pause) => {
                 let late = late(pause);
                 let at = late.at;
-                let mut under_way = UnderWay {
-                    wire: self,
-                    late: Some(late),
-                };
+                let under_way = self.under_way(late);
                 tokio::time::sleep_until(at.min(deadline)).await;
-                match under_way.late.take_if(|late| late.at <= deadline) {
-                    Some(late) => self.inner.write(&late.write, deadline).await,
-                    None => Err(StoreError::Timeout),
+                if at > deadline {
+                    return Err(StoreError::Timeout);
                 }
+                under_way.arrive(write, deadline).await
             }
             Fault::Copied(pause) => {
                 self.state().late.push(late(pause));
@@ -279,16 +284,23 @@ struct Late {
     write: RecordWrite,
 }
 
-/// The deadline of a write that no caller waits for.
-fn answered_in_time() -> Instant {
-    Instant::now() + Duration::from_mins(1)
-}
-
 /// A write is between its caller and the store. Dropped with its caller, or past the deadline, it
 /// still arrives.
 struct UnderWay<'a> {
     wire: &'a FaultyStore,
     late: Option<Late>,
+}
+
+impl UnderWay<'_> {
+    async fn arrive(
+        mut self,
+        write: &RecordWrite,
+        deadline: Instant,
+    ) -> Result<Answer, StoreError> {
+        let answer = self.wire.inner.write(write, deadline).await;
+        self.late = None;
+        answer
+    }
 }
 
 impl Drop for UnderWay<'_> {

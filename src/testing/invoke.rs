@@ -14,7 +14,7 @@ use crate::invoke::Invocation;
 use crate::protocol::clock::{Clock, SystemClock};
 
 /// Makes an event of one invocation as Lambda delivers it: of a function named `function`, without a
-/// deadline, unless set otherwise.
+/// deadline unless set.
 ///
 /// ```
 /// use lambda_idempotency::invoke::{InvokeLayer, Invocation};
@@ -65,17 +65,11 @@ impl TestInvocation {
     fn of(payload: Box<RawValue>) -> Self {
         let mut context = Context::default();
         context.request_id = "8476a536-e9f4-11e8-9739-2dfe598c3fcd".into();
-        let made = Self { payload, context };
-        made.function("function")
-    }
-
-    /// Sets the name of the function.
-    pub fn function(mut self, name: impl Into<String>) -> Self {
-        self.context.env_config = Arc::new(Config {
-            function_name: name.into(),
+        context.env_config = Arc::new(Config {
+            function_name: "function".into(),
             ..Config::default()
         });
-        self
+        Self { payload, context }
     }
 
     /// Sets the time that the invocation has, from now by the system's clock. By a

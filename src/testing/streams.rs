@@ -32,7 +32,7 @@ use crate::kinesis::KinesisEvent;
 ///     TestRecord::json(2, &json!({"delta": 0}))?.key("mate"),
 /// ])?;
 /// let reply = worker.call(event).await?;
-/// assert_eq!(reply.batch_item_failures[0].item_identifier, "2");
+/// assert_eq!(reply.batch_item_failures, ["2"]);
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]

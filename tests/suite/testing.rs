@@ -294,6 +294,17 @@ async fn a_lease_has_passed_when_another_attempt_may_run() {
     }
 }
 
+#[test]
+fn a_lease_and_a_retention_without_end_pass() {
+    let clock = ManualClock::default();
+    let once = engine_of("tests").clock(clock.clone());
+    let once = once.lease(Duration::MAX).retention(Duration::MAX);
+    let once = once.build().unwrap();
+    clock.pass_lease(&once);
+    clock.pass_retention(&once);
+    assert_eq!(clock.now(), EpochMillis(i64::MAX));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_calmed_store_lets_nothing_crash() {
     let store = FaultyStore::new(MemoryStore::new());

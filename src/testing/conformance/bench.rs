@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
+use futures_util::future::join;
 use tokio::time::Instant;
 
 use crate::protocol::clock::{Clock, EpochMillis, EpochSeconds, SystemClock};
@@ -10,7 +11,7 @@ use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{Key, MAX_ID_BYTES, Namespace, RecordId};
 use crate::protocol::record::{
     Completion, Found, NewClaim, Owner, Record, RecordWrite, Release, Status, StoredOutcome,
-    Version,
+    Takeover, Version,
 };
 use crate::store::{Answer, DynStore, StoreError};
 
@@ -151,6 +152,22 @@ impl<'a> Bench<'a> {
         same("the winners", winners, held_by.into_iter().collect())
     }
 
+    /// Sends a late write of the claim and another attempt's takeover at once: one of them must apply.
+    /// `late` tells whether the write has.
+    pub(super) async fn beside_a_takeover(
+        &self,
+        first: &NewClaim,
+        late: impl Future<Output = Result<bool, String>>,
+    ) -> Check {
+        let takeover = resumed(first, &self.record(&first.id).await?)?;
+        let (late, taken) = join(late, settled(|| self.store.write(&takeover, soon()))).await;
+        let (late, taken) = (late?, taken?.is_applied());
+        same("the late write beside the takeover", late, !taken)?;
+        let owner = self.record(&first.id).await?.owner;
+        let is_successors = owner.as_ref() == Some(takeover.owner());
+        same("the successor's record", is_successors, taken)
+    }
+
     pub(super) async fn write(&self, write: impl Into<RecordWrite>) -> Result<Answer, String> {
         ok(self.store.write(&write.into(), soon()).await)
     }
@@ -171,6 +188,20 @@ impl<'a> Bench<'a> {
         let after = self.load(write.id()).await?;
         same(&format!("the record after {what}"), after, before)
     }
+}
+
+/// Makes another attempt's claim over the record that was seen.
+pub(super) fn resumed(first: &NewClaim, seen: &Record) -> Result<RecordWrite, String> {
+    let claim = NewClaim {
+        owner: owner()?,
+        attempt: 2,
+        ..first.clone()
+    };
+    Ok(RecordWrite::TakeOver {
+        seen: Version::of(seen),
+        mode: Takeover::Resume,
+        claim,
+    })
 }
 
 pub(super) fn owner() -> Result<Owner, String> {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use futures_util::future::{join, join_all};
+use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::bench::{Bench, Check, not_sent, ok, owner, same, settled, soon};
@@ -207,31 +207,12 @@ pub(super) async fn of_a_takeover_and_a_late_commit_at_once_one_applies(
 ) -> Check {
     for number in 0..4 {
         let first = bench.claimed(&format!("commit-at-once-{number}")).await?;
-        let seen = Version::of(&bench.record(&first.id).await?);
-        let late = bench.final_of(&first, "1");
-        let successor = NewClaim {
-            owner: owner()?,
-            attempt: 2,
-            ..first
+        let record = bench.final_of(&first, "1");
+        let late = async {
+            let answer = settled(|| bench.commit(&record, soon())).await;
+            answer.map(|answer| matches!(answer, Committed::Applied))
         };
-        let takeover = RecordWrite::TakeOver {
-            seen,
-            mode: Takeover::Resume,
-            claim: successor.clone(),
-        };
-        let (late, taken) = join(
-            settled(|| bench.commit(&late, soon())),
-            settled(|| bench.store.write(&takeover, soon())),
-        )
-        .await;
-        let (late, taken) = (matches!(late?, Committed::Applied), taken?.is_applied());
-        same("the late commit beside the takeover", late, !taken)?;
-        let owner = bench.record(&successor.id).await?.owner;
-        same(
-            "the successor's record",
-            owner == Some(successor.owner),
-            taken,
-        )?;
+        bench.beside_a_takeover(&first, late).await?;
     }
     Ok(())
 }

@@ -10,11 +10,11 @@ use crate::protocol::journal::{Journal, StepEntry, StepState};
 use crate::protocol::packed::{PackedOutcome, Place};
 use crate::protocol::record::{
     Completion, Ended, Found, Intervention, NewClaim, Omission, RELEASED, Record, RecordWrite,
-    Release, Status, StoredOutcome, Takeover, Version,
+    Release, Status, StoredOutcome, Version,
 };
 use crate::protocol::transition;
 use crate::store::Answer;
-use crate::testing::conformance::bench::{Bench, Check, owner, same};
+use crate::testing::conformance::bench::{Bench, Check, owner, resumed, same};
 use crate::testing::conformance::journal::note;
 
 fn finished(before: Record, completion: &Completion) -> Record {
@@ -379,31 +379,13 @@ pub(super) async fn an_intervention_with_an_older_step_is_refused(bench: &Bench<
 pub(super) async fn of_a_takeover_and_a_late_write_at_once_one_applies(bench: &Bench<'_>) -> Check {
     for number in 0..6 {
         let first = bench.claimed(&format!("at-once-{number}")).await?;
-        let seen = Version::of(&bench.record(&first.id).await?);
         let late: RecordWrite = match number % 3 {
             0 => bench.release(&first)?.into(),
             1 => bench.completion(&first, "1").into(),
             _ => bench.renewal(&first, first.lease + Duration::from_mins(1)),
         };
-        let successor = NewClaim {
-            owner: owner()?,
-            attempt: 2,
-            ..first
-        };
-        let takeover = RecordWrite::TakeOver {
-            seen,
-            mode: Takeover::Resume,
-            claim: successor.clone(),
-        };
-        let (late, taken) = join(bench.write(late), bench.write(takeover)).await;
-        let (late, taken) = (late?.is_applied(), taken?.is_applied());
-        same("the late write beside the takeover", late, !taken)?;
-        let owner = bench.record(&successor.id).await?.owner;
-        same(
-            "the successor's record",
-            owner == Some(successor.owner),
-            taken,
-        )?;
+        let late = async { bench.write(late).await.map(|answer| answer.is_applied()) };
+        bench.beside_a_takeover(&first, late).await?;
     }
     Ok(())
 }
@@ -433,20 +415,6 @@ pub(super) async fn of_an_intervention_and_a_late_write_at_once_one_applies(
         bench.has(&first.id, expected).await?;
     }
     Ok(())
-}
-
-/// Makes another attempt's claim over the record that was seen.
-fn resumed(first: &NewClaim, seen: &Record) -> Result<RecordWrite, String> {
-    let claim = NewClaim {
-        owner: owner()?,
-        attempt: 2,
-        ..first.clone()
-    };
-    Ok(RecordWrite::TakeOver {
-        seen: Version::of(seen),
-        mode: Takeover::Resume,
-        claim,
-    })
 }
 
 /// A store that reads the record, and writes it with the note in a second request, gives it back to its

@@ -61,6 +61,25 @@ async fn a_delayed_write_arrives_although_its_caller_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_write_arrives_although_its_caller_is_gone_while_it_is_written() {
+    for fault in [Fault::Late(seconds(1)), Fault::Delayed(seconds(1))] {
+        let table = FaultyStore::new(MemoryStore::new());
+        let wire = FaultyStore::new(table.clone());
+        wire.inject(Call::Create, fault);
+        // The first caller that it is written for waits without end.
+        table.crash_before(Call::Create);
+        let claim = claim();
+        let write = RecordWrite::from(claim.clone());
+        let _ = tokio::time::timeout(seconds(2), wire.write(&write, in_a_minute())).await;
+        tokio::time::sleep(seconds(2)).await;
+        let _ = tokio::time::timeout(seconds(2), wire.load(&claim.id, in_a_minute())).await;
+        let found = wire.load(&claim.id, in_a_minute()).await.unwrap();
+        assert!(found.is_some(), "{fault}");
+        assert!(wire.state().late.is_empty(), "{fault}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_delayed_write_arrives_once_where_its_caller_waits() {
     let wire = wire(Fault::Delayed(seconds(5)));
     let claim = claim();
