@@ -281,12 +281,6 @@ impl Source for SqsEvent {
 }
 
 impl<T> Message<T> {
-    /// Counts the receives of the message, this one included: SQS's `ApproximateReceiveCount`.
-    /// `None` where the event has no such number.
-    pub fn receive_count(&self) -> Option<u32> {
-        SqsEvent::deliveries(&self.metadata)
-    }
-
     /// Gives the producer's place in its trace, as a W3C `traceparent`: from `AWSTraceHeader`,
     /// which SQS passes on where the producer was traced. The message's span has it as
     /// `link.traceparent`; hand it to your tracer to make a real link of it.

@@ -95,16 +95,18 @@ where
             }
             Err(obstacle) => return refuse(&obstacle, quotes),
         };
-        let ready = within(stop, run.while_renewed(handler.ready())).await;
-        match ready.flatten() {
+        match run.within(stop, handler.ready()).await {
             Some(Ok(_)) if !self.times.is_some_and(Times::is_over) && !run.claim().is_over() => {}
-            Some(Err(error)) => {
-                return end::<Svc::Response, _>(run, Err(error), permanent, quotes).await;
-            }
-            _ => {
-                // The message is reported, whether its release succeeds or not.
-                let _ = run.not_started().await;
-                return Fate::Reported(Reason::OutOfTime);
+            not_ready => {
+                // Without a claim, only its end finds out that it is done. Else the message is reported,
+                // whether its release succeeds or not.
+                if let Ok(Ended::Replay(replayed)) = run.not_started().await {
+                    return replay(&replayed, quotes);
+                }
+                return match not_ready {
+                    Some(Err(error)) => report(&error, permanent, quotes),
+                    _ => Fate::Reported(Reason::OutOfTime),
+                };
             }
         }
         let (body, metadata) = *received;
@@ -119,13 +121,15 @@ where
         let calling = AssertUnwindSafe(calling).catch_unwind();
         let until = self.times.map(|times| times.end);
         let until = until.filter(|_| once.ends_handlers());
-        let done = within(until, run.while_renewed(calling)).await;
-        // Where many runs end, the next message waits: a store that is slow to end them holds up the
+        let done = run.within(until, calling).await;
+        // Where many runs end, this one keeps its place: a store that is slow to end them holds up the
         // start of others.
-        let _ending = self.endings.acquire().await;
-        self.place.leave();
+        let ending = self.endings.try_acquire();
+        if ending.is_ok() {
+            self.place.leave();
+        }
         // The run's store calls end in time for the other messages' reply.
-        match done.flatten() {
+        match done {
             Some(Ok(result)) => end(run, result, permanent, quotes).await,
             Some(Err(_)) => {
                 run.panicked().await;

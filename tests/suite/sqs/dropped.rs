@@ -1,9 +1,14 @@
 //! Batches that are dropped while their process lives on, by a timeout of the caller's say.
 
+use std::convert::Infallible;
 use std::sync::Arc;
+
+use lambda_idempotency::store::MemoryStore;
+use lambda_idempotency::testing::{Call, Fault, FaultyStore};
 
 use super::*;
 use crate::support::Begun;
+use crate::support::crash::drop_when;
 
 on_each_server!(the_messages_of_a_batch_that_is_dropped_run_at_once_in_the_next_one);
 async fn the_messages_of_a_batch_that_is_dropped_run_at_once_in_the_next_one(server: Server) {
@@ -20,4 +25,31 @@ async fn the_messages_of_a_batch_that_is_dropped_run_at_once_in_the_next_one(ser
     let mut worker = charging(&once, &effects);
     assert_eq!(deliver(&mut worker, messages()).await, NOTHING);
     assert_eq!(effects.take().len(), 12);
+}
+
+/// More messages than may end at once without their places.
+#[tokio::test(start_paused = true)]
+async fn each_message_that_succeeded_is_done_though_its_batch_is_dropped_behind_a_slow_store() {
+    let store = FaultyStore::new(MemoryStore::new());
+    let once = Idempotency::builder(store.clone()).namespace("sqs");
+    let once = once.clock(VirtualClock).build().unwrap();
+    let effects = Effects::default();
+    let ran = effects.clone();
+    let layer = BatchLayer::new(once).settings(|settings| {
+        settings.concurrency = 100;
+        settings.single_writes = true;
+    });
+    let mut worker = layer.handler(move |message: Message<u64>| {
+        ran.of(&message);
+        async { Ok::<_, Infallible>(()) }
+    });
+    let messages = || (0..200).map(|n| message(&format!("m-{n}"), n.to_string()));
+    for _ in 0..200 {
+        store.inject(Call::Complete, Fault::Delayed(Duration::from_hours(1)));
+    }
+    let slow = worker.call(batch(messages()));
+    drop_when(tokio::time::sleep(Duration::from_secs(1)), slow).await;
+    store.calm();
+    assert_eq!(deliver(&mut worker, messages()).await, NOTHING);
+    assert_eq!(effects.take().len(), 200);
 }

@@ -119,6 +119,19 @@ async fn a_message_whose_handler_was_never_ready_did_not_start() {
     assert_eq!(effects.take(), ["m-1"]);
 }
 
+on_each_server!(a_duplicate_without_a_claim_is_done_though_its_handler_is_never_ready);
+async fn a_duplicate_without_a_claim_is_done_though_its_handler_is_never_ready(server: Server) {
+    let waiting = builder(server.store().await).in_flight(InFlight::WaitUpTo(TIME));
+    let once = waiting.build().unwrap().claimless();
+    let bench = Bench { once };
+    for seconds in [0, 60] {
+        let handler = |_: Message<u64>| async { Ok::<_, Infallible>(()) };
+        let mut worker = bench.layer().layer(Reluctant::new(seconds, handler));
+        let messages = vec![message("m-1", "1")];
+        assert_eq!(bench.call(&mut worker, messages).await, NOTHING);
+    }
+}
+
 /// The end of the second message's handler, just before its time is over.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
