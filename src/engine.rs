@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use settings::Settings;
+use settings::{OnStoreUnavailable, Settings};
 use time::Moment;
 use tokio::time::Instant;
 
-use crate::protocol::clock::Clock;
-use crate::protocol::key::Namespace;
-use crate::protocol::record::Owners;
+use crate::protocol::clock::{Clock, EpochMillis};
+use crate::protocol::key::{Namespace, RecordId};
+use crate::protocol::record::{Owner, Owners};
 use crate::store::DynStore;
 use crate::store::grouped::Groups;
 
@@ -92,6 +92,13 @@ impl Engine {
     /// Tells whether the engine only observes.
     pub(crate) fn is_observing(&self) -> bool {
         self.observed.is_some() && !self.disabled
+    }
+
+    /// Notes that a run of this process holds the key until this lease is over: `FailOpen` asks.
+    fn hold_key(&self, id: &RecordId, owner: &Owner, lease: EpochMillis) {
+        if self.settings.on_store_unavailable == OnStoreUnavailable::FailOpen {
+            self.unsent.hold(id, owner, lease, self.clock.now());
+        }
     }
 
     /// Reads both clocks.

@@ -95,6 +95,7 @@ page!(
     "operations/scale#what-else-has-a-limit" => packaged!("operations/scale.md"),
     "recipes/durable#inside-a-durable-function" => packaged!("recipes/durable.md"),
     "recipes/managed-instances#the-setting" => packaged!("recipes/managed-instances.md"),
+    "reference/iam" => packaged!("reference/iam.md"),
     "reference/settings#environment-variables" => packaged!("reference/settings.md"),
 );
 page!(

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
+use futures_util::future::join;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tracing::Instrument;
@@ -15,7 +16,7 @@ use tracing::instrument::WithSubscriber;
 
 use crate::engine::claim::{Claim, to_faithful_json};
 use crate::engine::error::{Error, Obstacle};
-use crate::engine::time::{Times, ending, within};
+use crate::engine::time::{Times, ending};
 use crate::engine::{Begun, Caller, Disposition, Ended, Engine, Options, Replay, Replayed};
 use crate::protocol::causes::{HandlerError, name_causes_of};
 use crate::protocol::fingerprint::Fingerprint;
@@ -404,9 +405,8 @@ impl Idempotency {
         // since its size is not known, and each future around it would have room for it, too.
         let running = Box::pin(async move { handler(claim).await });
         let running = AssertUnwindSafe(running).catch_unwind();
-        let running = run.while_renewed(running);
-        let running = within(times.map(|times| times.end), running).await;
-        let result = match running.flatten() {
+        let end = times.map(|times| times.end);
+        let result = match run.within(end, running).await {
             Some(Ok(result)) => result,
             Some(Err(panic)) => {
                 Box::pin(ending(times, run.panicked())).await;
@@ -518,9 +518,9 @@ impl Idempotency {
         self.detach(run).await.map_err(Obstacle::widen)?
     }
 
-    /// Waits until the detached runs of this engine have ended, and returns the number of those
-    /// that have not when `timeout` is over: 0 is a clean end. From the call on, no other one
-    /// begins: it is answered with [`Error::Overloaded`].
+    /// Waits until the detached runs of this engine have ended, sends the endings that runs have left, and
+    /// returns the number of both that are left when `timeout` is over: 0 is a clean end. From the call on,
+    /// no other detached run begins: it is answered with [`Error::Overloaded`].
     ///
     /// A server calls it when it has stopped to accept connections, and then ends its process. A
     /// run that is left is cut off with the process: its effect may have happened, its outcome is
@@ -529,13 +529,18 @@ impl Idempotency {
     /// timeout than this one.
     #[must_use = "the number of runs that were left, which end with the process before their outcomes are stored: log it, and drain for longer where it isn't 0"]
     pub async fn drain(&self, timeout: Duration) -> u32 {
-        let left = self.engine.detached.drain(timeout).await;
+        let began = tokio::time::Instant::now();
+        // A run that hangs keeps no ending back that was left before.
+        let draining = self.engine.detached.drain(timeout);
+        let (runs, _) = join(draining, self.engine.send_all(timeout)).await;
+        let rest = timeout.saturating_sub(began.elapsed());
+        let left = runs.saturating_add(self.engine.send_all(rest).await);
         if left > 0 {
             tracing::warn!(
                 event = "drain_timed_out",
                 left,
                 detail = format!(
-                    "{left} detached runs have not ended in {timeout:?}: if the process ends now, they are cut off before their outcomes are stored, and a retry runs again when the lease is over; drain for longer, or give handlers a shorter timeout"
+                    "{left} runs or endings are left after {timeout:?}: if the process ends now, they are cut off before their outcomes are stored, and a retry runs again when the lease is over; drain for longer, or give handlers a shorter timeout"
                 ),
                 "idempotency"
             );

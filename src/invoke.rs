@@ -115,8 +115,8 @@
 //!
 //! `reported` where the layer itself fails an invocation, `rejected` where a hook answered it, and
 //! the error `hook_failed` where a hook failed. None has a payload, a key or an answer, unless
-//! [`log_errors`](crate::Settings::log_errors) is set: the texts of the parser and of hooks may quote
-//! them. The engine logs its own.
+//! [`log_errors`](crate::Settings::log_errors) is set: the texts of the parser, of hooks and of
+//! stored failures may quote them. The engine logs its own.
 
 mod error;
 mod hook;

@@ -300,7 +300,7 @@ pub use lambda_idempotency_macros::idempotent;
 pub use protocol::OnCrash;
 pub use protocol::causes::HandlerError;
 #[doc(hidden)]
-pub use protocol::causes::marker;
+pub use protocol::causes::{in_words, marker};
 pub use protocol::clock::{Clock, EpochMillis, EpochSeconds};
 pub use protocol::fingerprint::Fingerprint;
 #[doc(hidden)]

@@ -64,7 +64,7 @@ pub enum BuildError {
         reason: &'static str,
     },
     /// This address can't be the target of a `Link` header.
-    #[error("`{url}` can't be linked to: give an absolute https address without a fragment{see}", url = .0, see = see!("documentation-address"))]
+    #[error("`{url}` can't be linked to: give an absolute address without a fragment{see}", url = .0, see = see!("documentation-address"))]
     Documentation(String),
     /// A window can't have this number of keys: zero, or too many.
     #[error("a window of {keys} keys can't be made: choose 1 to 134217728{see}", keys = .0, see = see!("window"))]

@@ -14,7 +14,7 @@ use benches::job::{Contender, Job};
 use benches::{Error, dynamo, hot};
 use mimalloc::MiMalloc;
 
-/// Of all Rust contenders, the SDK by hand and the layer alike; `docs/internals/performance.md` has what it saves.
+/// Of all Rust contenders, the SDK by hand and the layer alike.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

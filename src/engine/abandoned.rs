@@ -1,10 +1,11 @@
-//! Keeps the endings of runs that were dropped, for the engine's next call to send.
+//! Keeps the endings of runs that were dropped, and those without an answer, for the engine's next call
+//! to send.
 //!
 //! Nothing is spawned: an ending goes into the queue where its future is dropped, and
 //! [`send_unsent`](crate::engine::Engine::send_unsent) sends it before the next claim.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,11 +19,13 @@ use crate::engine::error::Obstacle;
 use crate::engine::fence::{Fence, Hold, is_mine};
 use crate::engine::pace::Turns;
 use crate::engine::persist::persist;
+use crate::engine::time::LONGEST;
 use crate::engine::{Engine, REPLY_TIME, Request, events};
+use crate::protocol::clock::EpochMillis;
 use crate::protocol::journal::Journal;
 use crate::protocol::key::RecordId;
 use crate::protocol::record::{
-    Completion, NOT_STARTED, Omission, Owner, RecordWrite, Release, StoredOutcome, WITHOUT_REPLY,
+    Completion, DROPPED, Omission, Owner, RecordWrite, Release, StoredOutcome, WITHOUT_REPLY,
 };
 use crate::protocol::{Asking, Decision, decide};
 use crate::store::{Answer, StoreError};
@@ -39,7 +42,7 @@ const MOST_BYTES: usize = 8 * 1_024 * 1_024;
 /// The most endings that one call sends.
 const AT_ONCE: usize = 25;
 
-/// An ending whose run was dropped before the store had answered.
+/// An ending that the store has not answered.
 struct Unsent {
     request: Request,
     hold: Hold,
@@ -108,10 +111,25 @@ impl Unsent {
         }
     }
 
+    /// Ranks it by what is lost with it: without its completion an effect may happen twice, without a
+    /// release the key is held until the lease is over, if a claim holds it at all.
+    fn rank(&self) -> u8 {
+        match &self.write {
+            RecordWrite::Release(_) if self.later.is_some() => 0,
+            RecordWrite::Release(release) if is_without_reply(release) => 1,
+            RecordWrite::Release(_) => 2,
+            _ => 3,
+        }
+    }
+
     /// Tells whether the call for this key sends it: its own key's at once.
     fn is_due(&self, id: &RecordId) -> bool {
         self.later.is_none_or(|later| later.is_due()) || self.write.id() == id
     }
+}
+
+fn is_without_reply(release: &Release) -> bool {
+    release.last_error.as_deref() == Some(WITHOUT_REPLY)
 }
 
 fn with_outcome(completion: &Completion, outcome: StoredOutcome) -> RecordWrite {
@@ -127,8 +145,10 @@ pub(crate) struct UnsentEndings {
     /// The number of the endings, so that a call learns without the lock that there are none.
     count: AtomicUsize,
     endings: Mutex<VecDeque<Arc<Unsent>>>,
-    /// The turn to send: the calls that arrive meanwhile wait for it.
+    /// The turn to send: of the calls that arrive meanwhile, those wait for it whose key has an ending.
     turn: tokio::sync::Mutex<()>,
+    /// The keys that runs hold, or held until an end without an answer: each with its owner and lease.
+    held: Mutex<HashMap<RecordId, (Owner, EpochMillis)>>,
 }
 
 /// Shows the number alone: an ending has an outcome.
@@ -147,34 +167,24 @@ impl UnsentEndings {
         !is_empty && self.lock().iter().any(|unsent| unsent.is_due(id))
     }
 
-    /// Tells whether an ending of this key waits which says that its work is done, or may be.
-    pub(super) fn has_work_of(&self, id: &RecordId) -> bool {
-        let is_work = |unsent: &Arc<Unsent>| match &unsent.write {
-            RecordWrite::Release(release) => {
-                let error = release.last_error.as_deref();
-                ![Some(WITHOUT_REPLY), Some(NOT_STARTED)].contains(&error)
-            }
-            _ => true,
-        };
-        let is_empty = self.count.load(Ordering::Relaxed) == 0;
-        !is_empty
-            && self
-                .lock()
-                .iter()
-                .any(|unsent| unsent.write.id() == id && is_work(unsent))
+    /// Tells whether an ending of this key is left.
+    fn has_of(&self, id: &RecordId) -> bool {
+        self.lock().iter().any(|unsent| unsent.write.id() == id)
     }
 
-    /// Adds an ending. Where there are too many then, the oldest are discarded, those that have met no
-    /// claim before all others. Where their outcomes are too large together, the largest lose theirs:
-    /// none costs another's run its ending.
+    /// Adds an ending. Where there are too many then, the oldest of the lowest rank are discarded. Where
+    /// their outcomes are too large together, the largest lose theirs: none costs another's run its
+    /// ending.
     fn push(&self, unsent: Unsent) {
         let mut discarded = Vec::new();
         {
             let mut endings = self.lock();
             endings.push_back(Arc::new(unsent));
             while endings.len() > MOST {
-                let later = endings.iter().position(|unsent| unsent.later.is_some());
-                discarded.extend(endings.remove(later.unwrap_or(0)));
+                let ranked = endings.iter().enumerate();
+                let lowest = ranked.min_by_key(|(_, unsent)| unsent.rank());
+                let lowest = lowest.map_or(0, |(position, _)| position);
+                discarded.extend(endings.remove(lowest));
             }
             let mut bytes: usize = endings.iter().map(|unsent| unsent.bytes()).sum();
             // Of two that are as large, the older one.
@@ -213,17 +223,67 @@ impl UnsentEndings {
     fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Unsent>>> {
         self.endings.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn held(&self) -> MutexGuard<'_, HashMap<RecordId, (Owner, EpochMillis)>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a run holds the key until this lease is over.
+    pub(super) fn hold(&self, id: &RecordId, owner: &Owner, lease: EpochMillis, now: EpochMillis) {
+        let mut held = self.held();
+        if held.len() == held.capacity() {
+            held.retain(|_, (_, lease)| now < *lease);
+        }
+        held.insert(id.clone(), (owner.clone(), lease));
+    }
+
+    /// Tells whether a run holds the key, or has held it, and its end has no answer.
+    pub(super) fn holds(&self, id: &RecordId, now: EpochMillis) -> bool {
+        let held = self.held();
+        held.get(id).is_some_and(|(_, lease)| now < *lease)
+    }
+
+    /// Notes that the store has answered the end of this owner's run.
+    pub(super) fn free(&self, id: &RecordId, owner: &Owner) {
+        let mut held = self.held();
+        if held.get(id).is_some_and(|(holder, _)| holder == owner) {
+            held.remove(id);
+        }
+    }
 }
 
 /// The longest time that a call spends on the endings of others.
 const LONGEST_SEND: Duration = Duration::from_secs(1);
 
 impl Engine {
-    /// Sends what dropped runs have left, before this request is claimed.
+    /// Sends the endings that are left, before this request is claimed.
     pub(super) async fn send_unsent(&self, request: &Request) {
+        if self.unsent.holds(&request.id, self.clock.now()) {
+            // Its end may be answered before the claim is sent.
+            request.note_record();
+        }
         if self.unsent.has_due(&request.id) {
             Box::pin(self.send_before(request)).await;
         }
+    }
+
+    /// Sends all endings that are left, for this time at the longest. Returns the number of those that
+    /// have no answer then.
+    pub(crate) async fn send_all(&self, time: Duration) -> u32 {
+        let left = || -> Vec<_> {
+            let endings = self.unsent.lock();
+            // What has met no claim holds no key.
+            let left = endings.iter().filter(|unsent| unsent.later.is_none());
+            left.cloned().collect()
+        };
+        let deadline = Instant::now() + time.min(LONGEST);
+        let sent = async {
+            let _turn = self.unsent.turn.lock().await;
+            let all = left();
+            join_all(all.iter().map(|unsent| self.send_one(unsent, deadline))).await;
+        };
+        let _ = timeout_at(deadline, sent).await;
+        u32::try_from(left().len()).unwrap_or(u32::MAX)
     }
 
     /// Sends the endings in at most half of the request's own time. One that isn't answered by
@@ -238,8 +298,13 @@ impl Engine {
             return;
         }
         let deadline = now.instant + time;
+        let turn = &self.unsent.turn;
         let sent = async {
-            let _turn = self.unsent.turn.lock().await;
+            let _turn = match turn.try_lock() {
+                Ok(turn) => turn,
+                Err(_) if self.unsent.has_of(&request.id) => turn.lock().await,
+                Err(_) => return,
+            };
             let next = self.unsent.next(&request.id);
             join_all(next.iter().map(|unsent| self.send_one(unsent, deadline))).await;
         };
@@ -265,9 +330,12 @@ impl Engine {
             return;
         }
         self.unsent.remove(unsent);
+        if answer.is_ok() {
+            self.unsent.free(write.id(), &hold.owner);
+        }
         if let RecordWrite::Release(release) = &*write
             && is_open
-            && release.last_error.as_deref() == Some(WITHOUT_REPLY)
+            && is_without_reply(release)
             && self.may_arrive(request, release, &answer)
         {
             self.leave_for_later(request, hold, release.clone(), 0);
@@ -463,7 +531,7 @@ impl Engine {
     /// work did is not known.
     pub(super) fn leave_dropped(&self, request: &Request, hold: &mut Hold, claim: &Claim) {
         if self.crash(request, hold, claim) {
-            self.leave_release(request, hold, "dropped");
+            self.leave_release(request, hold, DROPPED);
         }
     }
 }

@@ -87,7 +87,7 @@ impl Engine {
             Err(Error::Store(error))
                 if error.is_unreachable()
                     && !request.is_answered()
-                    && !self.unsent.has_work_of(&request.id)
+                    && !self.unsent.holds(&request.id, self.clock.now())
                     && self.settings.on_store_unavailable == OnStoreUnavailable::FailOpen =>
             {
                 request.meter.count(Count::StoreErrors);
@@ -144,7 +144,7 @@ impl Engine {
         if request.options.read_first || self.reads_first.load(Ordering::Relaxed) {
             // A read of a redelivery's record costs less than a transaction that fails. Without its
             // answer, the transaction itself finds out.
-            found = self.look(&request).await.unwrap_or_default();
+            found = self.look_first(&request).await.unwrap_or_default();
         }
         let attempt = Unclaimed {
             owner,
@@ -175,6 +175,7 @@ impl Engine {
     }
 
     fn claimed(self: &Arc<Self>, request: Box<Request>, hold: Hold) -> Run {
+        self.hold_key(&request.id, &hold.owner, hold.lease);
         let until = hold.lease - self.settings.skew_margin;
         let journal = Some(Arc::clone(self));
         let longest = self.settings.max_duration;
@@ -245,7 +246,7 @@ impl Engine {
         let (mut found, mut right) = (None, None);
         if request.options.read_first || self.permission.is_refused() {
             // It saves a write that would fail. Without it, the claim itself finds out.
-            found = Box::pin(self.look(request)).await.unwrap_or_default();
+            found = Box::pin(self.look_first(request)).await.unwrap_or_default();
             now = self.moment();
         }
         // A claim of this run may have applied, and no reply said so.
@@ -359,8 +360,7 @@ impl Engine {
         now: Moment,
         is_silent: &AtomicBool,
     ) -> Result<Answer, StoreError> {
-        let until = claim.lease - self.settings.skew_margin;
-        let deadline = request.store_deadline(now, until, self.settings.store_timeout);
+        let deadline = self.deadline_to_begin(request, now, 1);
         let write = RecordWrite::claim(claim, over);
         let send = async || {
             let was_silent = is_silent.swap(true, Ordering::Relaxed);
@@ -419,9 +419,7 @@ impl Engine {
         if let Ok(Answer::Refused(Some(_))) = answer {
             request.note_record();
         }
-        if answer.as_ref().is_err_and(StoreError::is_transient) {
-            self.leave(request, hold, sent.into(), None);
-        } else if self.may_arrive(request, &sent, &answer) {
+        if answer.is_ok() && self.may_arrive(request, &sent, &answer) {
             self.leave_for_later(request, hold, sent, 0);
         }
     }

@@ -15,12 +15,14 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::engine::claim::steps::{Begun, check_name};
 use crate::engine::fence::Hold;
 use crate::engine::metrics::{Count, Meter};
 use crate::engine::request::Subject;
 use crate::engine::settings::Settings;
+use crate::engine::time::Moment;
 use crate::engine::{Engine, events};
 use crate::protocol::causes::{HandlerError, name_causes_of, unquoted};
 use crate::protocol::clock::{Clock, EpochMillis};
@@ -60,6 +62,7 @@ struct Inner {
     time: Option<ClaimTime>,
     /// Wakes those who wait for the end of a claim that is lost.
     lost: Notify,
+    began: Moment,
     clock: Arc<dyn Clock>,
     derived: AtomicBool,
     /// The generation of the keys that are derived: without a claim, known when the first one is.
@@ -97,6 +100,10 @@ impl Claim {
                 hold,
                 time,
                 lost: Notify::new(),
+                began: Moment {
+                    time: clock.now(),
+                    instant: Instant::now(),
+                },
                 clock,
                 derived: AtomicBool::new(false),
                 generation,
@@ -261,6 +268,14 @@ impl Claim {
         self.collected().unwritten()
     }
 
+    /// Returns the present by both clocks, as the lease counts it.
+    pub(super) fn moment(&self) -> Moment {
+        Moment {
+            time: self.inner.now(),
+            instant: Instant::now(),
+        }
+    }
+
     /// Returns the end of the [lease](Self::lease_end) by the engine's clock.
     pub(super) fn until(&self) -> Option<EpochMillis> {
         self.inner.until()
@@ -384,7 +399,7 @@ impl Claim {
             if self.is_over() {
                 return;
             }
-            let left = until.saturating_since(self.now()).min(LOOK_AGAIN);
+            let left = until.saturating_since(self.inner.now()).min(LOOK_AGAIN);
             // A renewal has moved the end meanwhile, or another attempt has taken over.
             let _ = tokio::time::timeout(left, lost).await;
         }
@@ -392,9 +407,8 @@ impl Claim {
 
     /// Tells how much time is left until the [`deadline`](Self::deadline); zero when it has passed.
     pub fn remaining(&self) -> Option<Duration> {
-        let now = self.inner.clock.now();
         let time = self.inner.time.as_ref()?;
-        Some(time.deadline.saturating_since(now))
+        Some(time.deadline.saturating_since(self.inner.now()))
     }
 }
 
@@ -404,10 +418,17 @@ impl Inner {
         self.lost.notify_waiters();
     }
 
-    /// Tells whether the claim's time is over, by the engine's clock and without the margin, which
-    /// belongs to the clocks of others. A run that nothing protects has no claim that could end.
+    /// Returns the time by the engine's clock, or by the runtime's since the claim began, where that is
+    /// later: a clock that is put back makes no lease longer.
+    fn now(&self) -> EpochMillis {
+        let Moment { time, instant } = self.began;
+        self.clock.now().max(time + instant.elapsed())
+    }
+
+    /// Tells whether the claim's time is over, without the margin, which belongs to the clocks of
+    /// others. A run that nothing protects has no claim that could end.
     fn is_over(&self) -> bool {
-        let now = self.clock.now();
+        let now = self.now();
         self.hold.is_some() && self.until().is_some_and(|until| now >= until)
     }
 
@@ -604,6 +625,7 @@ pub struct PreparedStep<E> {
     claim: Claim,
     name: String,
     entry: StepEntry,
+    is_noted: AtomicBool,
     has_fired: Arc<AtomicBool>,
     effect: PhantomData<fn() -> E>,
 }
@@ -618,15 +640,22 @@ impl<E: 'static> PreparedStep<E> {
     ///
     /// # Errors
     ///
-    /// The effect must not fire: the attempt has lost its lease, has no time left, or the note could not be
-    /// written. Return the error from the step.
+    /// The effect must not fire: the attempt has lost its lease, has no time left, the note could not be
+    /// written, or an earlier call has not ended well. Return the error from the step.
     ///
     /// # Cancellation
     ///
-    /// A future that is dropped may have written the note: the step counts as one whose effect has fired.
+    /// A future that is dropped may have written the note: the step counts as one whose effect has fired, and
+    /// each later call is an error.
     pub async fn firing(&self) -> Result<(), StepError<E>> {
         if self.has_fired.load(Ordering::Acquire) {
             return Ok(());
+        }
+        // The note that takes an earlier one back may still arrive, behind a later one.
+        if self.is_noted.swap(true, Ordering::AcqRel) {
+            return Err(StepError::Repeated {
+                step: self.name.clone(),
+            });
         }
         self.claim.inner.fire(&self.name, &self.entry).await?;
         self.has_fired.store(true, Ordering::Release);
@@ -688,6 +717,7 @@ impl Claim {
             claim: self.clone(),
             name: step.name.clone(),
             entry: turn.entry.clone(),
+            is_noted: AtomicBool::new(false),
             has_fired: Arc::clone(&has_fired),
             effect: PhantomData,
         };

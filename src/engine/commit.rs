@@ -81,7 +81,7 @@ impl Engine {
         let until = hold.lease - self.settings.skew_margin;
         let token = hold.owner.as_str().to_owned();
         let began = Instant::now();
-        let end = request.options.store_end();
+        let end = self.store_end(request, self.moment());
         let sent = self.send_final(&mut record, token, &writes, until, end);
         let Sent { answer, is_silent } = sent.await;
         unless_dropped.disarm();
@@ -91,6 +91,8 @@ impl Engine {
         if matches!(answer, Ok(Committed::Refused(_)) | Err(_)) {
             // A retry may run at once. Tasks that the handler has spawned go on, and ask whether they may.
             claim.lose();
+        } else {
+            self.unsent.free(&request.id, &hold.owner);
         }
         let committed = match answer {
             Ok(Committed::Applied) => Ok(Fence::Held),
@@ -277,6 +279,7 @@ impl Engine {
             fingerprint: request.fingerprint.clone(),
             rules: self.settings.rules(),
             wait,
+            deadline: request.options.deadline,
             clock: Arc::clone(&self.clock),
             met: Mutex::default(),
             generation: generation.into(),
@@ -290,13 +293,15 @@ impl Engine {
         decide(found, asking, &self.settings.rules()).key_generation(found)
     }
 
-    /// Guards the keys that a run without a claim derives.
-    pub(super) fn derived_keys<'a>(&'a self, claim: &'a Claim) -> DerivedKeys<'a> {
-        DerivedKeys {
-            claim,
-            reads_first: &self.reads_first,
-            are_known: false,
+    /// Compares the keys that a run without a claim has derived with those of this generation, and tells
+    /// whether they differ. If so, each later attempt reads its record first.
+    fn compare_keys(&self, claim: &Claim, generation: u32) -> bool {
+        let derived = claim.derived_generation();
+        let differs = derived.is_some_and(|derived| derived != generation);
+        if differs {
+            self.reads_first.store(true, Ordering::Relaxed);
         }
+        differs
     }
 
     /// Ends a run without a claim whose work didn't return: nothing is written.
@@ -306,12 +311,11 @@ impl Engine {
         mut attempt: Unclaimed,
         claim: &Claim,
     ) {
-        let keys = self.derived_keys(claim);
         if claim.derived_generation().is_some()
             && let Ok(found) = self.look(request).await
         {
             attempt.found = found;
-            keys.compare(self.keys_of(request, &attempt, self.clock.now()));
+            self.compare_keys(claim, self.keys_of(request, &attempt, self.clock.now()));
         }
     }
 
@@ -329,7 +333,6 @@ impl Engine {
             // An open transaction among them holds the record's place.
             writes.clear();
         }
-        let keys = self.derived_keys(claim);
         if let Some((found, met_at)) = claim.unwritten().and_then(Unwritten::take_met) {
             attempt.found = Some(found);
             // The record counts as it was when the transaction met it, whatever error the handler made of
@@ -338,7 +341,7 @@ impl Engine {
                 let record = self.record_in_the_way(&request, &attempt, met_at);
                 let record = record.inspect_err(|error| events::refused(&request, error));
                 if let Some(record) = record.transpose() {
-                    keys.compare(self.keys_of(&request, &attempt, met_at));
+                    self.compare_keys(claim, self.keys_of(&request, &attempt, met_at));
                     return self
                         .replay(request, record?, false)
                         .await
@@ -354,13 +357,8 @@ impl Engine {
         let earlier = match disposition {
             Disposition::Complete(outcome) => {
                 let hold = self.hold_of(&attempt);
-                let (mut completion, large) = self.completed(&request, &hold, outcome);
-                if let Some(text) = large {
-                    // The record that it will meet may keep it longer.
-                    let until = request.longest(&completion);
-                    completion.outcome = Box::pin(self.pack(&request, &hold, &text, until)).await;
-                }
-                let applied = self.apply(&request, attempt, keys, completion, writes);
+                let completion = self.completion_of(&request, &hold, outcome).await;
+                let applied = self.apply(&request, attempt, claim, completion, writes);
                 let applied = applied.await;
                 match applied.inspect_err(|error| events::refused(&request, error))? {
                     Applied::Sent(sent) => {
@@ -373,7 +371,7 @@ impl Engine {
             }
             Disposition::Fail(failure) => {
                 let failure = self.failure_of(&request, &attempt.owner, &failure);
-                let applied = self.apply(&request, attempt, keys, failure, Vec::new());
+                let applied = self.apply(&request, attempt, claim, failure, Vec::new());
                 match applied.await {
                     Ok(Applied::Replay(record)) => Some(record),
                     // The key is another attempt's, or the failure was found under keys that are derived
@@ -399,7 +397,7 @@ impl Engine {
                 let looked = self.look(&request).await.map(|found| {
                     let now = self.clock.now();
                     attempt.found = found;
-                    keys.compare(self.keys_of(&request, &attempt, now));
+                    self.compare_keys(claim, self.keys_of(&request, &attempt, now));
                     self.record_in_the_way(&request, &attempt, now)
                 });
                 match looked {
@@ -432,8 +430,24 @@ impl Engine {
             Decision::Replay(record) | Decision::ReplayFailure(record) => {
                 Ok(Some(Box::new(record.clone())))
             }
-            other => Err(self.obstacle(request, &other, now)),
+            other => Err(self.obstacle_of(request, attempt.found.as_ref(), &other, now)),
         }
+    }
+
+    /// Returns the obstacle that the record means which was found. One of no attempt stands for a record
+    /// that no store shows yet: nobody knows its lease, so that no message is hidden until then.
+    fn obstacle_of(
+        &self,
+        request: &Request,
+        found: Option<&Found>,
+        decision: &Decision<'_>,
+        now: EpochMillis,
+    ) -> Obstacle {
+        let record = found.and_then(|found| found.content.as_ref().ok());
+        if request.options.is_batch() && record.is_some_and(|record| record.attempt == 0) {
+            return self.in_flight(request, Duration::ZERO);
+        }
+        self.obstacle(request, decision, now)
     }
 
     /// Writes the outcome and the business writes, if the record has no other outcome. Where a send
@@ -445,7 +459,7 @@ impl Engine {
         &self,
         request: &Request,
         attempt: Unclaimed,
-        keys: DerivedKeys<'_>,
+        claim: &Claim,
         mut completion: Completion,
         writes: Vec<Write>,
     ) -> Result<Applied, Obstacle> {
@@ -465,10 +479,11 @@ impl Engine {
             }
             let asking = Asking::new(&owner, request.fingerprint.as_ref(), now);
             let decision = decide(found.as_ref(), asking, &self.settings.rules());
-            let asked = decision.key_generation(found.as_ref());
+            let generation = decision.key_generation(found.as_ref());
+            let keys_differ = self.compare_keys(claim, generation);
             request.keep_longer(&mut completion, decision.is_to_be_kept(found.as_ref()));
             let (over, number) = match decision {
-                Decision::Create | Decision::TakeOver { .. } if keys.differ_from(asked) => {
+                Decision::Create | Decision::TakeOver { .. } if keys_differ => {
                     return Err(self.in_flight(request, Duration::ZERO));
                 }
                 Decision::Create => (None, 1),
@@ -478,22 +493,15 @@ impl Engine {
                     attempt,
                 } => (Some((seen.clone(), mode)), attempt),
                 Decision::Replay(record) | Decision::ReplayFailure(record) => {
-                    keys.compare(asked);
                     return Ok(Applied::Replay(Box::new(record.clone())));
                 }
-                other => {
-                    let obstacle = self.obstacle(request, &other, now);
-                    if !matches!(obstacle, Error::Unreadable(_)) {
-                        keys.compare(asked);
-                    }
-                    return Err(obstacle);
-                }
+                other => return Err(self.obstacle_of(request, found.as_ref(), &other, now)),
             };
             let claim = self.new_claim(request, &owner, number, started_at);
             let claim = Some(RecordWrite::claim(claim, over));
             let mut record = Final { completion, claim };
             let token = format!("{}-{round}", owner.as_str());
-            let end = request.options.store_end();
+            let end = self.store_end(request, self.moment());
             let sent = self.send_final(&mut record, token, &writes, until, end);
             let Sent { answer, is_silent } = sent.await;
             has_silent |= is_silent;
@@ -529,9 +537,6 @@ impl Engine {
                     answer.err().unwrap_or_else(unanswered),
                 )),
             };
-            if matches!(sent, Ok(_) | Err(Uncommitted::Refused(_))) {
-                keys.compare(asked);
-            }
             events::committed(request, number, &record.completion, &sent);
             return Ok(Applied::Sent(sent));
         }
@@ -551,36 +556,6 @@ fn uncommitted(request: &Request, completion: &Completion, has_silent: bool) -> 
     });
     events::committed(request, 1, completion, &sent);
     Applied::Sent(sent)
-}
-
-/// The keys that a run without a claim derives. Each later attempt reads its record first if they are
-/// dropped before a commit or a read has shown that the record still gives the same keys.
-#[must_use = "each later attempt reads its record first as soon as it is dropped"]
-pub(super) struct DerivedKeys<'a> {
-    claim: &'a Claim,
-    reads_first: &'a AtomicBool,
-    are_known: bool,
-}
-
-impl DerivedKeys<'_> {
-    /// Tells whether a key was derived, and in another generation.
-    fn differ_from(&self, generation: u32) -> bool {
-        let derived = self.claim.derived_generation();
-        derived.is_some_and(|derived| derived != generation)
-    }
-
-    /// Ends the guard, with the generation of the keys that the record gives.
-    fn compare(mut self, generation: u32) {
-        self.are_known = !self.differ_from(generation);
-    }
-}
-
-impl Drop for DerivedKeys<'_> {
-    fn drop(&mut self) {
-        if !self.are_known && self.claim.derived_generation().is_some() {
-            self.reads_first.store(true, Ordering::Relaxed);
-        }
-    }
 }
 
 /// The state of a commit without a claim after its last send.
@@ -625,7 +600,7 @@ impl Engine {
         released.lease = RELEASED;
         released.fingerprint = kept.and_then(|record| record.fingerprint.clone());
         let claim = std::mem::replace(claim, released);
-        let deadline = request.store_deadline(now, until, self.settings.store_timeout);
+        let deadline = self.store_deadline(request, now, until, self.settings.store_timeout);
         // The other half is for the read, where this write can't be made.
         let half = now.instant + (deadline - now.instant) / 2;
         let send = || self.write(request, &write, half);

@@ -14,7 +14,7 @@ use crate::engine::finish::{Disposition, Ended};
 use crate::engine::metrics::Count;
 use crate::engine::settings::{AtDeadline, Unrecorded};
 use crate::engine::{Engine, Request, events};
-use crate::protocol::record::{Failure, Omission, Owner};
+use crate::protocol::record::{Failure, INTERRUPTED_STEP, Omission, Owner};
 use crate::store::StoreError;
 use crate::store::transaction::Committed;
 
@@ -168,7 +168,7 @@ impl Engine {
             Stop::LeaseLost => Error::LeaseLost,
             // Once an operator has settled the step, a retry may run at once.
             Stop::Interrupted { since } => {
-                self.release(request, hold, Some("interrupted step")).await;
+                self.release(request, hold, Some(INTERRUPTED_STEP)).await;
                 Error::Interrupted {
                     since: since.into(),
                 }
@@ -206,10 +206,13 @@ impl Engine {
             let until = claim.until();
             let now = self.clock.now();
             let until = until.unwrap_or(now + self.settings.lease);
-            // A handler that outlived its deadline needs time to commit, too.
-            let until = match self.settings.at_deadline {
-                AtDeadline::GoOn => until.max(now + self.settings.store_timeout),
-                AtDeadline::End => until,
+            let (until, end) = match self.settings.at_deadline {
+                // A handler that outlived its deadline needs time to commit, too.
+                AtDeadline::GoOn => (until.max(now + self.settings.store_timeout), end),
+                AtDeadline::End => {
+                    let before = || claim.moment().end_before(claim.until()?);
+                    (until, end.or_else(before))
+                }
             };
             let sent = self.send_commit(None, owner.as_str(), &writes, until, end);
             let Sent { answer, is_silent } = sent.await;

@@ -172,7 +172,7 @@ pub(super) fn released(request: &Request, attempt: u32, last_error: Option<&str>
     tracing::info!(event = "released", operation, %key, attempt, last_error, "idempotency");
 }
 
-/// Reports an ending whose run was dropped before the store had answered.
+/// Reports an ending that the store has not answered: its run was dropped, or has given up.
 pub(super) fn ending_left(request: &Request, hold: &Hold, write: &RecordWrite) {
     let (operation, key, attempt) = (&*request.operation, &request.id, hold.attempt);
     let (ending, last_error) = match write {

@@ -13,7 +13,8 @@ use crate::engine::persist::{is_rejected_for_now, persist};
 use crate::engine::time::Moment;
 use crate::engine::{Engine, Replayed, Request, events};
 use crate::protocol::record::{
-    Completion, Failure, Omission, Owner, RecordWrite, Release, StoredOutcome, error_kind,
+    Completion, Failure, NOT_STARTED, Omission, Owner, RecordWrite, Release, StoredOutcome,
+    error_kind,
 };
 use crate::store::{Answer, StoreError};
 
@@ -93,7 +94,7 @@ impl Engine {
     }
 
     /// Sends a completion for as long as the attempt's time allows, since giving up leaves an
-    /// effect that a duplicate would repeat.
+    /// effect that a duplicate would repeat. Without an answer it is left to the next call.
     pub(super) async fn finish(
         &self,
         request: &Request,
@@ -113,6 +114,9 @@ impl Engine {
             return Ok(Fence::Lost);
         };
         self.note_permission(&answer);
+        if answer.is_ok() {
+            self.unsent.free(&request.id, &hold.owner);
+        }
         let finished = match answer {
             Ok(Answer::Applied(_)) => Ok(Fence::Held),
             Ok(Answer::Refused(found)) => Ok(Fence::of(request, &completion, found.as_ref())),
@@ -136,9 +140,9 @@ impl Engine {
             Some(_) => self.settings.store_timeout,
             None => Duration::MAX,
         };
-        let deadline = request.store_deadline(now, until, limit);
+        let deadline = self.store_deadline(request, now, until, limit);
         let send = || self.write(request, completion, deadline);
-        let unless_dropped = OnDrop::new(|| self.leave(request, hold, completion.clone(), None));
+        let unless_answered = OnDrop::new(|| self.leave(request, hold, completion.clone(), None));
         let answer = persist(
             Turns::End(&self.pace, &request.id),
             deadline,
@@ -146,7 +150,9 @@ impl Engine {
             send,
         )
         .await;
-        unless_dropped.disarm();
+        if !answer.as_ref().is_err_and(StoreError::is_transient) {
+            unless_answered.disarm();
+        }
         answer
     }
 
@@ -171,7 +177,7 @@ impl Engine {
         }
     }
 
-    /// Ends the lease, so that a retry runs at once. If that fails, the lease runs out by itself.
+    /// Ends the lease, so that a retry runs at once. If that has no answer, the next call tries again.
     /// Another payload may use the key from then on, unless this attempt or one before it may have
     /// had an effect.
     pub(super) async fn release(&self, request: &Request, hold: &Hold, last_error: Option<&str>) {
@@ -189,7 +195,7 @@ impl Engine {
     }
 
     /// Ends the lease with this tombstone, and returns the store's answer. `again` selects the
-    /// errors after which the release is sent again.
+    /// errors after which the release is sent again; without an answer it is left to the next call.
     pub(super) async fn release_as(
         &self,
         tombstone: Owner,
@@ -208,7 +214,7 @@ impl Engine {
         };
         let until = hold.lease - self.settings.skew_margin;
         let timeout = self.settings.store_timeout;
-        let deadline = request.store_deadline(self.moment(), until, timeout);
+        let deadline = self.store_deadline(request, self.moment(), until, timeout);
         let release = RecordWrite::Release(release);
         let send = || self.write(request, &release, deadline);
         let is_released = |answer: &Answer| match answer {
@@ -216,9 +222,14 @@ impl Engine {
             // An earlier send of this release applied; else another attempt holds the key.
             Answer::Refused(found) => is_mine(found.as_ref(), &mine),
         };
-        let unless_dropped = OnDrop::new(|| self.leave(request, hold, release.clone(), None));
+        let unless_answered = OnDrop::new(|| self.leave(request, hold, release.clone(), None));
         let answer = persist(Turns::End(&self.pace, &request.id), deadline, again, send).await;
-        unless_dropped.disarm();
+        if !answer.as_ref().is_err_and(StoreError::is_transient) {
+            unless_answered.disarm();
+        }
+        if answer.is_ok() || last_error == Some(NOT_STARTED) {
+            self.unsent.free(&request.id, &hold.owner);
+        }
         match &answer {
             Ok(answer) if is_released(answer) => {
                 events::released(request, hold.attempt, last_error);

@@ -103,7 +103,7 @@ impl Engine {
             let wake = if until < limit { turn.min(end) } else { end };
             // The claim may be over earlier: the clock goes faster, or another attempt has taken over.
             let _ = timeout_at(wake, claim.over()).await;
-            now = self.moment();
+            now = claim.moment();
             let late = now.instant.saturating_duration_since(wake);
             if late >= LATE {
                 events::renewal_late(request, hold, late);
@@ -126,6 +126,7 @@ impl Engine {
             {
                 Ok(true) => {
                     claim.set_time(next);
+                    self.hold_key(&request.id, &hold.owner, next + self.settings.skew_margin);
                     turn = now.instant + pause;
                 }
                 Ok(false) => {
@@ -139,7 +140,7 @@ impl Engine {
                         return;
                     }
                     turn = now.instant + pause.min((left / 2).max(LEAST_RETRY));
-                    now = self.moment();
+                    now = claim.moment();
                     turn = turn.max(now.instant);
                 }
             }
@@ -162,7 +163,7 @@ impl Engine {
             lease: stored,
             expiration: self.expiration(request, stored),
         };
-        let deadline = request.store_deadline(now, until, limit);
+        let deadline = self.store_deadline(request, now, until, limit);
         let send = || self.store.write(&renewal, deadline);
         let turns = Turns::End(&self.pace, &request.id);
         Ok(

@@ -4,8 +4,8 @@
 //! CloudWatch's embedded metric format.
 //!
 //! Each metric has two labels: `namespace`, the engine's, and `operation`. Operations are few:
-//! where the HTTP layer knows no route's template, the label is the method alone, and from the
-//! hundredth operation of a process on it is `other`.
+//! where the HTTP layer knows no route's template, the label is the method alone. It is `unkeyed`
+//! without a key, and `other` beyond an engine's first hundred.
 //!
 //! | counter | counts |
 //! |---|---|

@@ -104,7 +104,8 @@ impl Engine {
     ) -> Completion {
         let (mut completion, large) = self.completed(request, hold, outcome);
         if let Some(text) = large {
-            let until = completion.expiration;
+            // The record that a commit without a claim meets may keep it longer.
+            let until = request.longest(&completion);
             completion.outcome = Box::pin(self.pack(request, hold, &text, until)).await;
         }
         completion
@@ -190,7 +191,7 @@ impl Engine {
         // The completion that is to follow gets as much time as this.
         let end = hold.lease - self.settings.skew_margin;
         let now = self.moment();
-        let deadline = request.store_deadline(now, end, end.saturating_since(now.time) / 2);
+        let deadline = self.store_deadline(request, now, end, end.saturating_since(now.time) / 2);
         let keep = || self.store.keep(&outcome, deadline);
         match persist(Turns::Elsewhere, deadline, StoreError::is_transient, keep).await {
             Ok(place) => StoredOutcome::Packed(packed(place)),
@@ -216,7 +217,8 @@ impl Engine {
             place => {
                 let now = self.moment();
                 let until = self.run_until(request, now.time);
-                let deadline = request.store_deadline(now, until, self.settings.store_timeout);
+                let limit = self.settings.store_timeout;
+                let deadline = self.store_deadline(request, now, until, limit);
                 let again = |error: &StoreError| matches!(error, StoreError::Throttled(_));
                 let fetch = || self.store.fetch(&request.id, place, deadline);
                 match persist(Turns::Elsewhere, deadline, again, fetch).await? {

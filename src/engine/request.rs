@@ -9,8 +9,9 @@ use tokio::time::Instant;
 
 use crate::engine::error::{Error, Obstacle};
 use crate::engine::metrics::Meter;
+use crate::engine::settings::OnStoreUnavailable;
 use crate::engine::time::Moment;
-use crate::engine::{Engine, Options, REPLY_TIME};
+use crate::engine::{Engine, LEAST_STORE_TIME, Options, REPLY_TIME};
 use crate::protocol::Decision;
 use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::fingerprint::Fingerprint;
@@ -125,16 +126,6 @@ impl Request {
         }
     }
 
-    /// Returns the deadline of a store call of this request: its batch may end it earlier.
-    pub(super) fn store_deadline(
-        &self,
-        now: Moment,
-        until: EpochMillis,
-        limit: Duration,
-    ) -> Instant {
-        now.store_deadline(until, limit, self.options.store_end())
-    }
-
     /// Keeps the record of a failure, or of an answer with its own retention, as long as another outcome,
     /// where it is to be kept: without its journal, a retry would fire the steps again, or derive the first
     /// keys.
@@ -240,14 +231,53 @@ impl Engine {
         deadline.unwrap_or_else(|| now + lease()).max(now)
     }
 
-    /// Limits how long a duplicate waits for another attempt, so that its own invocation does not
-    /// end meanwhile. A message of a batch waits for as long as it may start.
+    /// Returns the instant that ends a store call which begins now: the batch's, or one before the deadline
+    /// that ends the request's work.
+    pub(super) fn store_end(&self, request: &Request, now: Moment) -> Option<Instant> {
+        let options = &request.options;
+        if options.is_batch() || self.settings.work_goes_on(options) {
+            return options.store_end();
+        }
+        now.end_before(options.deadline?)
+    }
+
+    /// Returns the deadline of a store call of this request.
+    pub(super) fn store_deadline(
+        &self,
+        request: &Request,
+        now: Moment,
+        until: EpochMillis,
+        limit: Duration,
+    ) -> Instant {
+        now.store_deadline(until, limit, self.store_end(request, now))
+    }
+
+    /// Returns the deadline of a store call before the handler. Within an invocation it leaves time for
+    /// as many more calls; where the handler runs although no answer comes, the call takes half of what
+    /// is left, or half a second.
+    pub(super) fn deadline_to_begin(&self, request: &Request, now: Moment, more: u32) -> Instant {
+        let until = self.run_until(request, now.time);
+        let needs_no_answer = self.observed.is_some()
+            || request.options.claimless
+            || self.settings.on_store_unavailable == OnStoreUnavailable::FailOpen;
+        let kept = match request.options.deadline {
+            None => Duration::ZERO,
+            Some(_) if needs_no_answer => until.saturating_since(now.time) / 2,
+            Some(_) => LEAST_STORE_TIME * more,
+        };
+        self.store_deadline(request, now, until - kept, self.settings.store_timeout)
+    }
+
+    /// Limits how long a duplicate waits for another attempt, so that its last look and its answer come
+    /// before its own invocation ends. A message of a batch waits for as long as it may start.
     pub(super) fn longest_wait(&self, request: &Request, limit: Duration) -> Duration {
+        if let Some(stop) = request.options.stop() {
+            return limit.min(stop - Instant::now());
+        }
         let deadline = request.options.deadline;
         let left = deadline.map(|deadline| deadline.saturating_since(self.clock.now()));
-        let limit = left.map_or(limit, |left| limit.min(left.saturating_sub(REPLY_TIME)));
-        let stop = request.options.stop();
-        stop.map_or(limit, |stop| limit.min(stop - Instant::now()))
+        let kept = LEAST_STORE_TIME + REPLY_TIME;
+        left.map_or(limit, |left| limit.min(left.saturating_sub(kept)))
     }
 
     /// Returns the groups that a request's writes and reads leave with: its batch's, or the engine's.
@@ -300,7 +330,13 @@ impl Engine {
     pub(super) async fn look(&self, request: &Request) -> Result<Option<Found>, StoreError> {
         let now = self.moment();
         let until = self.run_until(request, now.time);
-        let deadline = request.store_deadline(now, until, self.settings.store_timeout);
+        let deadline = self.store_deadline(request, now, until, self.settings.store_timeout);
+        self.read(request, deadline).await
+    }
+
+    /// Looks before anything else: a claim may follow, and its release.
+    pub(super) async fn look_first(&self, request: &Request) -> Result<Option<Found>, StoreError> {
+        let deadline = self.deadline_to_begin(request, self.moment(), 2);
         self.read(request, deadline).await
     }
 

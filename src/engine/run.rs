@@ -18,9 +18,9 @@ use crate::engine::error::{Error, Obstacle};
 use crate::engine::fence::Hold;
 use crate::engine::finish::{Disposition, Ended};
 use crate::engine::metrics::{Count, Meter};
-use crate::engine::time::{Times, ending};
+use crate::engine::time::{Times, ending, within};
 use crate::engine::{Engine, Replayed, Request, events};
-use crate::protocol::record::{NOT_STARTED, Omission};
+use crate::protocol::record::{NOT_STARTED, Omission, PANIC, TIMED_OUT};
 
 #[cfg(feature = "http")]
 use crate::engine::request::{LEAST_RETENTION, SHORTEST_RETENTION};
@@ -217,7 +217,7 @@ impl Run {
         if lease.is_none() && options.deadline.is_none() {
             return Some(work.await);
         }
-        let begun = self.engine.moment();
+        let begun = self.claim.moment();
         let renew = |lease| Box::pin(self.engine.renew(request, hold, &self.claim, lease, begun));
         let (mut renewals, mut over) = (None, None);
         poll_fn(|context| {
@@ -251,10 +251,19 @@ impl Run {
         .await
     }
 
+    /// Awaits the work [while the lease is renewed](Self::while_renewed), and until `end` at the longest.
+    pub(crate) async fn within<W: Future + Unpin>(
+        &self,
+        end: Option<Instant>,
+        work: W,
+    ) -> Option<W::Output> {
+        within(end, self.while_renewed(work)).await.flatten()
+    }
+
     /// Ends a run whose work panicked: the claim is released, unless crashed attempts wait for a
     /// person.
     pub async fn panicked(self) {
-        self.crashed("panic").await;
+        self.crashed(PANIC).await;
     }
 
     /// Ends a run whose work was ended before it returned, as one whose work panicked; one whose key
@@ -274,7 +283,7 @@ impl Run {
         if is_lost {
             drop(self.take_protection());
         }
-        ending(times, self.crashed("timed out")).await;
+        ending(times, self.crashed(TIMED_OUT)).await;
         error
     }
 
@@ -353,10 +362,7 @@ impl Drop for Run {
             Protection::Claimed(request, mut hold) => {
                 self.engine.leave_dropped(&request, &mut hold, &self.claim);
             }
-            Protection::Claimless(request, _) => {
-                count(&request.meter, true);
-                drop(self.engine.derived_keys(&self.claim));
-            }
+            Protection::Claimless(request, _) => count(&request.meter, true),
             Protection::Shadow(_) | Protection::None => {}
         }
     }

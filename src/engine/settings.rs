@@ -57,7 +57,7 @@ pub enum OnStoreUnavailable {
     /// (not set up, no permission), throttling, and a record of this key are answers; so is a read
     /// that found none. That the release of an unanswered claim applies is no answer. A record may
     /// say that a crashed attempt has had its effect, or which of its steps have; an unprotected run
-    /// would repeat them.
+    /// would repeat them. Nor does the handler run while a run of this process holds the key.
     FailOpen,
 }
 
@@ -217,14 +217,17 @@ pub struct Settings {
     pub max_retry_after: Duration,
     /// The policy for a success that could not be recorded. Default: [`Unrecorded::Return`].
     pub unrecorded: Unrecorded,
-    /// The time that the store may take to answer a claim, retries included; never longer than the
-    /// remaining time. Default: 10 seconds.
+    /// The time that the store may take to answer a claim, retries included. Default: 10 seconds. Of the
+    /// time before a deadline, it leaves what a release and the answer need; under
+    /// [`FailOpen`](OnStoreUnavailable::FailOpen), a claim takes half of what is left then, or half a
+    /// second. Beyond 10 seconds it changes nothing for a claim without an answer, which the clients of
+    /// `from_env` and `sdk_config` give up then.
     pub store_timeout: Duration,
     /// The largest outcome, in bytes of JSON, that is kept in the record. Default: 8 KiB, since a
     /// store may bill a condition that fails by the size of the record that it meets, as DynamoDB
     /// does: each duplicate then pays for a large outcome again. Leave room under the largest record
-    /// that the store takes (for DynamoDB, set at most 390,000; with steps, whose journal takes up to
-    /// 128 KiB, 250,000).
+    /// that the store takes (for DynamoDB, set at most 358,400; with steps, whose journal takes up to
+    /// 128 KiB, 245,760).
     ///
     /// A larger outcome is compressed, and where that doesn't bring it under the limit, kept beside
     /// its record. One that is too large even for that is not kept: its request is done, and a

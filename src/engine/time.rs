@@ -85,8 +85,8 @@ impl Deadlines {
     }
 }
 
-/// The least time that a store call gets, even when the deadline is near or has passed: what is
-/// worth writing then is worth trying to write.
+/// The least time that a store call gets, even when the lease is nearly over or the deadline has passed:
+/// what is worth writing then is worth trying to write.
 pub(crate) const LEAST_STORE_TIME: Duration = Duration::from_millis(500);
 
 /// The time that is kept back at the end of an invocation, so that the reply still gets out.
@@ -114,6 +114,14 @@ impl Moment {
         let left = until.saturating_since(self.time).saturating_sub(REPLY_TIME);
         let deadline = self.instant + left.min(limit).min(LONGEST).max(LEAST_STORE_TIME);
         end.map_or(deadline, |end| deadline.min(end))
+    }
+
+    /// Returns the instant that ends a store call which begins now, so that the answer gets out before
+    /// the invocation ends; half of the time is the call's at least. `None` where it has ended.
+    pub(super) fn end_before(self, deadline: EpochMillis) -> Option<Instant> {
+        let left = deadline.saturating_since(self.time).min(LONGEST);
+        let time = left.saturating_sub(REPLY_TIME).max(left / 2);
+        (!left.is_zero()).then(|| self.instant + time)
     }
 }
 

@@ -122,6 +122,18 @@ impl Problem {
         self.words().1
     }
 
+    /// Tells whether the engine can't use the key, which it logs with the operation.
+    pub(super) fn is_unusable_key(self) -> bool {
+        matches!(
+            self,
+            Self::KeyMissing
+                | Self::KeyEmpty
+                | Self::KeyTooLong
+                | Self::KeyControlCharacter
+                | Self::ScopeMissing
+        )
+    }
+
     /// Logs that a request is refused for this reason.
     pub(super) fn log(self) {
         let (event, code) = ("refused", self.code());

@@ -22,7 +22,7 @@ use super::problem::Problem;
 use super::replay::replay;
 use crate::engine::claim::Claim;
 use crate::engine::error::{Error, Obstacle};
-use crate::engine::time::{ending, within};
+use crate::engine::time::ending;
 use crate::engine::{Begun, Disposition, Ended};
 use crate::http::body::{RequestBody, ResponseBody};
 use crate::http::fingerprint::AcceptedCodings;
@@ -112,7 +112,10 @@ where
     let once = bind(&once, &parts, settings.policy(&route));
     let identity = match identify(&once, &settings, &parts, &route, body).await {
         Ok(identity) => identity,
-        Err(problem) => return Ok(refuse(&settings, &route, problem)),
+        Err(problem) => {
+            problem.log();
+            return Ok(refuse(&settings, &route, problem));
+        }
     };
     let span = tracing::info_span!(
         "http_request",
@@ -140,14 +143,16 @@ where
     } else {
         run(once).await
     };
-    match answered {
-        Ok(response) => Ok(response),
-        Err(Unanswered::Handler(error)) => Err(error),
-        Err(Unanswered::Problem(Problem::KeyMissing, _)) => Ok(refuse(&settings, &route, absence)),
-        Err(Unanswered::Problem(problem, status)) => {
-            Ok(stated(refuse(&settings, &route, problem), status))
-        }
+    let (problem, status) = match answered {
+        Ok(response) => return Ok(response),
+        Err(Unanswered::Handler(error)) => return Err(error),
+        Err(Unanswered::Problem(Problem::KeyMissing, _)) => (absence, None),
+        Err(Unanswered::Problem(problem, status)) => (problem, status),
+    };
+    if !problem.is_unusable_key() {
+        problem.log();
     }
+    Ok(stated(refuse(&settings, &route, problem), status))
 }
 
 /// Takes the handler's own answer of this type to a condition that failed out of the obstacle.
@@ -210,9 +215,8 @@ where
         }
     };
     // It is ready already, unless the request may have waited for another attempt.
-    let ready = run.while_renewed(inner.ready());
-    let ready = within(times.map(|times| times.end), ready);
-    if let Some(Err(error)) = ready.await.flatten() {
+    let end = times.map(|times| times.end);
+    if let Some(Err(error)) = run.within(end, inner.ready()).await {
         note_error(&once, &settings, run.claim(), Some(&parts), &error);
         ending(times, async { drop(run.not_started().await) }).await;
         return Err(Unanswered::Handler(error));
@@ -240,9 +244,7 @@ where
         })
     };
     let handling = AssertUnwindSafe(Box::pin(handling)).catch_unwind();
-    let handling = run.while_renewed(handling);
-    let handled = within(times.map(|times| times.end), handling).await;
-    let response = match handled.flatten() {
+    let response = match run.within(end, handling).await {
         Some(Ok(response)) => response,
         Some(Err(panic)) => {
             ending(times, run.panicked()).await;
@@ -326,7 +328,6 @@ fn refuse<B: Body<Data = Bytes>>(
     route: &GuardedRoute,
     problem: Problem,
 ) -> Response<ResponseBody<B>> {
-    problem.log();
     let response = settings.refusal(problem, route).map(ResponseBody::whole);
     stated(response, problem.status())
 }

@@ -421,7 +421,9 @@ impl Idempotency {
         let settings = &self.engine.settings;
         let renewed = settings.renewed_lease.unwrap_or_default();
         let pause = settings.on_crash.pause().unwrap_or_default();
-        settings.lease.max(renewed) + settings.skew_margin + pause
+        let lease = settings.lease.max(renewed);
+        let margin = settings.skew_margin.saturating_add(pause);
+        lease.saturating_add(margin)
     }
 
     /// Returns the time after which no outcome counts any more, unless a route keeps it for longer.
@@ -430,7 +432,8 @@ impl Idempotency {
         let settings = &self.engine.settings;
         let retention = self.options.retention.or(settings.retention);
         let retention = retention.unwrap_or(EVENT_RETENTION.max(HTTP_RETENTION));
-        retention.max(settings.failure_retention) + settings.skew_margin
+        let retention = retention.max(settings.failure_retention);
+        retention.saturating_add(settings.skew_margin)
     }
 }
 

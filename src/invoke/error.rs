@@ -127,10 +127,15 @@ pub(super) fn log<E>(error: &InvokeError<E>) {
     }
 }
 
-/// Logs an event that the hook answered.
-pub(super) fn rejected<E>(error: &InvokeError<E>, why: Rejection) {
+/// Logs an event that the hook answered. The text of an earlier failure, which may quote the event, is
+/// taken where `quotes` allows it.
+pub(super) fn rejected<E>(error: &InvokeError<E>, why: Rejection, quotes: bool) {
     let (event, rejection) = ("rejected", why.as_str());
-    let (reason, detail) = (error.error_type(), detail(error));
+    let reason = error.error_type();
+    let detail = match error {
+        InvokeError::Obstacle(Error::Failed(failure)) if !quotes => failure.kind.clone(),
+        error => detail(error),
+    };
     tracing::warn!(event, rejection, reason, %detail, "invoke");
 }
 

@@ -93,7 +93,7 @@ impl<T: DeserializeOwned, E: Display + 'static> Config<T, E> {
         if let (Some(why), Some(hook)) = (rejection, &self.on_rejected)
             && let Some(answer) = hook::answer(hook, "on_rejected", (payload, why), limits).await
         {
-            rejected(&error, why);
+            rejected(&error, why, self.once.logs_errors());
             return Ok(replied(reply.as_ref(), answer));
         }
         log(&error);
@@ -162,8 +162,7 @@ impl<T: DeserializeOwned, E: Display + 'static> Config<T, E> {
             }
             Err(obstacle) => return Err(obstacle.into()),
         };
-        let ready = run.while_renewed(handler.ready());
-        if let Some(Err(error)) = within(end, ready).await.flatten() {
+        if let Some(Err(error)) = run.within(end, handler.ready()).await {
             once.log_error(run.claim(), &error);
             self.show(event, &error);
             ending(times, async { drop(run.not_started().await) }).await;
@@ -173,8 +172,8 @@ impl<T: DeserializeOwned, E: Display + 'static> Config<T, E> {
         let invocation = Invocation::new(payload, run.claim().clone(), context);
         // The call itself is inside, too: a handler may panic before it returns its future.
         let handling = Box::pin(async move { handler.call(invocation).await });
-        let handling = run.while_renewed(AssertUnwindSafe(handling).catch_unwind());
-        match within(end, handling).await.flatten() {
+        let handling = AssertUnwindSafe(handling).catch_unwind();
+        match run.within(end, handling).await {
             Some(Ok(result)) => self.end(&once, run, event, result, limits).await,
             Some(Err(_)) => {
                 ending(times, run.panicked()).await;

@@ -9,9 +9,10 @@ use std::sync::{PoisonError, RwLock};
 /// The most causes that a text names: a chain may go in a circle.
 const MOST: usize = 16;
 
-/// Joins an error and its causes in one line. A cause whose text is there already is left out. Their
-/// `Debug` may hold an item, so it is not used.
-pub(crate) fn in_words(error: &(dyn Error + 'static)) -> String {
+/// Joins an error and its causes in one line: the SDK's own error says "service error", and keeps what the
+/// service said behind it. A cause whose text is there already is left out. Their `Debug` may hold an item,
+/// so it is not used.
+pub fn in_words(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let causes = std::iter::successors(error.source(), |cause| (*cause).source());
     for cause in causes.take(MOST).map(ToString::to_string) {

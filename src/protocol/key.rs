@@ -114,7 +114,7 @@ impl Key {
     /// with another library.
     ///
     /// The id has at most 2,048 bytes, or as many as the store takes: 1,024 in a DynamoDB table with
-    /// two keys. Its record belongs to the first operation that uses it: for another one it is
+    /// two keys; and no NUL. Its record belongs to the first operation that uses it: for another one it is
     /// [`Error::Mismatch`](crate::Error::Mismatch), unless its fingerprint is another library's, which
     /// has no place for the operation.
     pub fn raw(operation: impl Into<String>, id: impl Into<String>) -> Self {
@@ -205,10 +205,15 @@ impl Key {
         if self.operation.is_empty() {
             return Err(KeyError::EmptyOperation);
         }
+        // PostgreSQL keeps no NUL in a text, neither here nor in a raw id.
+        if self.operation.contains('\0') {
+            return Err(KeyError::ControlCharacter);
+        }
         match &self.token {
             #[cfg(feature = "batch")]
             Token::Record(id) => Ok(id.clone()),
             Token::RawId(_) if self.scope.is_some() => Err(KeyError::RawIdWithScope),
+            Token::RawId(id) if id.contains('\0') => Err(KeyError::ControlCharacter),
             Token::RawId(id) => {
                 check_id(id)?;
                 let hash = hash_of_raw(id);

@@ -47,7 +47,8 @@ impl Pointer {
 
     /// Returns the part of a JSON text that it names, unchanged: a number keeps its digits.
     #[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
-    pub(crate) fn find<'a>(&self, text: &'a str) -> Option<&'a str> {
+    #[doc(hidden)]
+    pub fn find<'a>(&self, text: &'a str) -> Option<&'a str> {
         let mut names = self.0.iter();
         names.try_fold(text, |json, name| part::named(name, json))
     }

@@ -370,9 +370,8 @@ class Outbox(unittest.TestCase):
         stack.local.put_item(TableName=stack.outputs["OutboxTable"], Item=event | {"pending": {"S": "b"}, "recorded_at": {"N": "1"}})
         reply = stack.client("lambda").invoke(FunctionName=stack.outputs["OutboxRelay"], Payload=b"{}")
         self.assertIn("FunctionError", reply)
-        for page in ("docs/operations/alarms.md", "docs/operations/records.md"):
-            scan = dict(dynamodb_commands(page, "outbox"))["scan"] | {"TableName": stack.outputs["OutboxTable"]}
-            self.assertIn(event, stack.local.scan(**scan)["Items"], page)
+        scan = dict(dynamodb_commands("docs/operations/alarms.md", "outbox"))["scan"] | {"TableName": stack.outputs["OutboxTable"]}
+        self.assertIn(event, stack.local.scan(**scan)["Items"])
         put_back = dict(dynamodb_commands("docs/operations/records.md", "outbox"))["update_item"]
         stack.local.update_item(**put_back | {"TableName": stack.outputs["OutboxTable"], "Key": event})
         [found] = [item for item in stack.items("OutboxTable") if item["id"] == event["id"]]

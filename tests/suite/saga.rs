@@ -14,8 +14,8 @@ use lambda_idempotency::protocol::record::{
 use lambda_idempotency::store::{Answer, MemoryStore, Store};
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{
-    Claim, Clock, Error, Idempotency, Key, OnCrash, Outcome, RecordId, SagaError, SagaStatus, Step,
-    StepError, StoreError, Verdict,
+    Claim, Clock, Error, Idempotency, Key, OnCrash, Outcome, PreparedStep, RecordId, SagaError,
+    SagaStatus, Step, StepError, StoreError, Verdict,
 };
 use tokio::time::Instant;
 
@@ -1062,6 +1062,73 @@ async fn a_delivery_that_leaves_a_compensating_saga_alone_is_not_final() {
     assert!(matches!(told, Error::Compensating), "{told:?}");
     assert_eq!(bench.status().await, SagaStatus::Compensating);
     abort(&bench).await;
+}
+
+/// The handler without the saga is of another version of the function.
+#[tokio::test(start_paused = true)]
+async fn no_step_of_a_handler_without_the_saga_fires_while_that_compensates() {
+    for is_prepared in [false, true] {
+        let bench = bench(true, None);
+        *bench.undo_fails.lock().unwrap() = Some("reserve");
+        let with_saga = async |claim: Claim| {
+            claim.step("mail", |key| bench.fire("mail", key)).await?;
+            let mut saga = claim.saga::<Shop>()?;
+            let undo = |key, result| bench.undo("reserve", key, result);
+            saga.step("reserve", |key| bench.fire("reserve", key), undo)
+                .await?;
+            Err::<u32, _>(saga.abort(&Shop::Declined).await)
+        };
+        bench.once.run(key(), None, with_saga).await.unwrap_err();
+        let without_saga = async |claim: Claim| {
+            claim
+                .step("reserve", |key| bench.fire("reserve", key))
+                .await?;
+            let ship = async |step: PreparedStep<Shop>| {
+                step.firing().await?;
+                Ok(bench.fire("ship", step.key()).await?)
+            };
+            if is_prepared {
+                claim.prepared_step("ship", ship).await
+            } else {
+                claim.step("ship", |key| bench.fire("ship", key)).await
+            }
+        };
+        let told = bench.once.run(key(), None, without_saga).await.unwrap_err();
+        assert!(
+            matches!(told, Error::Handler(StepError::Compensating { .. })),
+            "{told:?}"
+        );
+        assert_eq!(bench.status().await, SagaStatus::Compensating);
+        *bench.undo_fails.lock().unwrap() = None;
+        let told = bench.once.run(key(), None, with_saga).await.unwrap_err();
+        assert!(is_compensated(&told), "{told:?}");
+        let asked = bench.world.lock().unwrap().asked.clone();
+        assert_eq!(asked, ["mail", "reserve", "reserve/undo"]);
+    }
+}
+
+/// The handler goes on without it, and whether it happened is not known.
+#[tokio::test(start_paused = true)]
+async fn a_pending_step_before_the_saga_keeps_nothing_from_being_undone() {
+    let bench = bench(true, None);
+    *bench.undo_fails.lock().unwrap() = Some("reserve");
+    let handler = async |claim: Claim| {
+        let mail = Step::named("mail").unsure_after(|_: &Shop| true);
+        let mailed = claim.step(mail, async |_| Err::<u32, _>(Shop::Down)).await;
+        assert!(matches!(mailed, Err(StepError::Effect(_))), "{mailed:?}");
+        let mut saga = claim.saga::<Shop>()?;
+        let undo = |key, result| bench.undo("reserve", key, result);
+        saga.step("reserve", |key| bench.fire("reserve", key), undo)
+            .await?;
+        Err::<u32, _>(saga.abort(&Shop::Declined).await)
+    };
+    bench.once.run(key(), None, handler).await.unwrap_err();
+    assert_eq!(bench.status().await, SagaStatus::Compensating);
+    *bench.undo_fails.lock().unwrap() = None;
+    let told = bench.once.run(key(), None, handler).await.unwrap_err();
+    assert!(is_compensated(&told), "{told:?}");
+    let asked = bench.world.lock().unwrap().asked.clone();
+    assert_eq!(asked, ["reserve", "reserve/undo"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -107,7 +107,7 @@ async fn each_error_of_a_start_up_is_printed_as_what_it_says() {
         ),
         (
             printed(layer.documentation("/retries").unwrap_err()),
-            "give an absolute https address",
+            "give an absolute address",
         ),
         (
             printed(conformance(&Shut).await.unwrap_err()),

@@ -174,7 +174,7 @@ async fn deliver(
 
 fn checkpoint(reply: ItemFailures) -> Option<String> {
     let mut failures = reply.batch_item_failures.into_iter();
-    let lowest = failures.next().map(|failure| failure.item_identifier);
+    let lowest = failures.next();
     assert_eq!(failures.next(), None, "one checkpoint");
     lowest
 }

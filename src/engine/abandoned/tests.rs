@@ -1,4 +1,4 @@
-//! The queue of endings keeps the youngest, and the smaller outcomes, and shows none.
+//! The queue of endings keeps completions, the youngest, and the smaller outcomes, and shows none.
 
 use super::*;
 use crate::engine::Begun;
@@ -11,10 +11,10 @@ use crate::store::MemoryStore;
 
 const SECRET: &str = "the outcome";
 
-/// Leaves the release of a claim that may still arrive, and then completions with outcomes of these sizes;
-/// tells which of the completions are kept: the sizes of their outcomes, `None` where it is left out. The
-/// release is discarded before any of them.
-async fn kept(sizes: &[usize]) -> Vec<Option<usize>> {
+/// Leaves completions with outcomes of these sizes, and three releases behind the first; tells which of the
+/// completions are kept: the sizes of their outcomes, `None` where it is left out. And the last errors of the
+/// releases that are kept: of a dropped run, of a claim that may still arrive, of one that may have applied.
+async fn kept(sizes: &[usize]) -> (Vec<Option<usize>>, Vec<Option<String>>) {
     let builder = Idempotency::builder(MemoryStore::new()).namespace("tests");
     let once = builder.build().unwrap();
     let Begun::Run(run) = once.begin(Key::new("charge", "1"), None).await.unwrap() else {
@@ -23,15 +23,6 @@ async fn kept(sizes: &[usize]) -> Vec<Option<usize>> {
     let Protection::Claimed(request, hold) = &run.protection else {
         panic!("it is claimed");
     };
-    let tombstone = Owner::random().unwrap();
-    let release = Release {
-        id: request.id.clone(),
-        owner: hold.owner.clone(),
-        tombstone,
-        last_error: None,
-        forget_fingerprint: false,
-    };
-    run.engine.leave_for_later(request, hold, release, 0);
     for size in sizes {
         let completion = Completion {
             id: request.id.clone(),
@@ -41,7 +32,20 @@ async fn kept(sizes: &[usize]) -> Vec<Option<usize>> {
             expiration: EpochSeconds(0),
             outcome: StoredOutcome::Inline(SECRET.chars().cycle().take(*size).collect()),
         };
+        let is_first = run.engine.unsent.lock().is_empty();
         run.engine.leave(request, hold, completion.into(), None);
+        if is_first {
+            run.engine.leave_release(request, hold, DROPPED);
+            let late = Release {
+                id: request.id.clone(),
+                owner: hold.owner.clone(),
+                tombstone: Owner::random().unwrap(),
+                last_error: None,
+                forget_fingerprint: false,
+            };
+            run.engine.leave_for_later(request, hold, late, 0);
+            run.engine.leave_release(request, hold, WITHOUT_REPLY);
+        }
     }
     let unsent = &run.engine.unsent;
     assert!(!format!("{unsent:?}").contains(SECRET));
@@ -55,7 +59,11 @@ async fn kept(sizes: &[usize]) -> Vec<Option<usize>> {
         },
         _ => None,
     });
-    outcomes.collect()
+    let releases = endings.iter().filter_map(|unsent| match &unsent.write {
+        RecordWrite::Release(release) => Some(release.last_error.clone()),
+        _ => None,
+    });
+    (outcomes.collect(), releases.collect())
 }
 
 #[tokio::test]
@@ -71,14 +79,24 @@ async fn the_largest_outcomes_are_left_out_where_they_are_too_large_together() {
             &[Some(1), Some(2), None, Some(3)],
         ),
     ] {
-        assert_eq!(kept(sizes).await, expected);
+        assert_eq!(kept(sizes).await.0, expected);
     }
 }
 
 #[tokio::test]
-async fn the_oldest_endings_are_discarded_where_there_are_too_many() {
-    assert_eq!(kept(&[1; MOST]).await.len(), MOST);
+async fn releases_are_discarded_before_completions_and_then_the_oldest_ones_are() {
+    let said = |last_error: &str| Some(last_error.to_owned());
+    let (dropped, unanswered) = (said(DROPPED), said(WITHOUT_REPLY));
+    for (count, expected) in [
+        (MOST - 3, vec![dropped.clone(), None, unanswered.clone()]),
+        (MOST - 2, vec![dropped.clone(), unanswered]),
+        (MOST - 1, vec![dropped]),
+        (MOST, vec![]),
+    ] {
+        let (outcomes, releases) = kept(&vec![1; count]).await;
+        assert_eq!((outcomes.len(), releases), (count, expected));
+    }
     let sizes: Vec<_> = (0..=MOST).collect();
     let expected: Vec<_> = (1..=MOST).map(Some).collect();
-    assert_eq!(kept(&sizes).await, expected);
+    assert_eq!(kept(&sizes).await.0, expected);
 }

@@ -16,7 +16,7 @@ use crate::engine::events;
 use crate::protocol::OnCrash;
 use crate::protocol::causes::{HandlerError, name_causes_of};
 use crate::protocol::journal::{
-    SAGA, SagaState, StepEntry, StepState, is_step_name, is_undone, undo_of,
+    BY_HAND, SAGA, SagaState, StepEntry, StepState, is_step_name, is_undone, undo_of,
 };
 use crate::protocol::record::{Failure, error_kind};
 
@@ -428,7 +428,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
             let undo_name = undo_of(&unknown);
             match inner.begin_named(&undo_name, OnCrash::Interrupt).await {
                 Ok(Begun::Done(_)) => continue,
-                Ok(Begun::Turn(turn)) => turn.fail("by hand", true).await,
+                Ok(Begun::Turn(turn)) => turn.fail(BY_HAND, true).await,
                 Err(StepError::Interrupted { .. }) => {}
                 Err(error) => return error.into(),
             }

@@ -15,7 +15,7 @@ use crate::engine::{Engine, LEAST_STORE_TIME, events};
 use crate::protocol::causes::{HandlerError, causes_of, name_causes_of, unlinked};
 use crate::protocol::clock::EpochMillis;
 use crate::protocol::journal::{
-    MAX_JOURNAL_BYTES, MAX_STEP_NAME_BYTES, MAX_STEPS, SagaState, StepEntry, StepState,
+    Journal, MAX_JOURNAL_BYTES, MAX_STEP_NAME_BYTES, MAX_STEPS, SagaState, StepEntry, StepState,
     is_step_name,
 };
 use crate::protocol::record::{Failure, Omission, RecordWrite, Status, error_kind};
@@ -41,6 +41,12 @@ impl Claim {
     ///
     /// Steps with different error types need one: map it inside the effect, as in
     /// `claim.step("mail", async |key| mail(key).await.map_err(MyError::Mail))`.
+    ///
+    /// Where the record's [saga](Self::saga) compensates and this attempt hasn't begun it (an older version
+    /// of the handler, say), no effect fires, and the step is
+    /// [`StepError::Compensating`](crate::StepError::Compensating); one that is confirmed still gives its
+    /// result. So begin the saga before any plain step: one before it that isn't confirmed, such as a newer
+    /// version's, ends each delivery before anything is undone.
     ///
     /// Where nothing protects the run ([`is_protected`](Self::is_protected)), the effect just
     /// fires, and nothing is recorded.
@@ -260,6 +266,13 @@ impl Inner {
                     since: since.into(),
                 })
             }
+            StepDecision::Fire
+                if state.failure.is_some()
+                    && !state.has_saga
+                    && !is_beside(&state.journal, name) =>
+            {
+                Err(StepError::Compensating { step: step() })
+            }
             // A compensation fires, however full the journal is.
             StepDecision::Fire
                 if is_step_name(name) && !state.journal.has_room_for(name, state.busy.iter()) =>
@@ -330,6 +343,12 @@ pub(super) struct Turn<'a> {
 
 fn is_pending(known: Option<&StepEntry>) -> bool {
     known.is_some_and(|entry| entry.state == StepState::Pending)
+}
+
+/// Tells whether a step is the handler's own matter: it is pending, and not one that its saga must undo.
+fn is_beside(journal: &Journal, name: &str) -> bool {
+    let saga = SagaState::of(journal).filter(|_| is_pending(journal.get(name)));
+    saga.is_some_and(|saga| !saga.confirmed.iter().any(|listed| listed == name))
 }
 
 impl Turn<'_> {
@@ -530,6 +549,16 @@ pub enum StepError<E: 'static> {
     /// The attempt's time is over, so that nothing may begin any more.
     #[error("the attempt's time is over: the step was not begun{}", see!("step-out-of-time"))]
     OutOfTime,
+    /// The record's saga compensates, and this attempt hasn't [begun](crate::Claim::saga) it: an effect
+    /// that goes forward would stand beside what is undone. A delivery to a handler with the saga goes on
+    /// undoing.
+    #[error(
+        "step `{step}` was not begun: a saga compensates that this handler has not begun{}", see!("in-flight")
+    )]
+    Compensating {
+        /// The step.
+        step: String,
+    },
     /// The claimless form has no record to keep a journal in, and each duplicate runs the handler:
     /// the effect would fire each time.
     #[error("the claimless form keeps no journal: use the claimed form for effects outside{}", see!("step-without-journal"))]
@@ -542,7 +571,8 @@ pub enum StepError<E: 'static> {
         /// The name as given.
         step: String,
     },
-    /// The attempt has had a step of this name: the second would get the first one's result.
+    /// The attempt has had a step of this name: the second would get the first one's result. Or the step
+    /// has called [`firing`](crate::PreparedStep::firing) before, and that did not end well.
     #[error("step `{step}` was run already in this attempt: give each effect its own name{}", see!("step-repeated"))]
     Repeated {
         /// The name.

@@ -255,6 +255,28 @@ async fn a_transaction_gets_the_time_that_is_left_but_for_finding_out_what_becam
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_transaction_that_nothing_protects_ends_before_its_invocation_does() {
+    let script = Unanswering {
+        commits: false,
+        ..Unanswering::on(|_| false)
+    };
+    let clock = TokioClock::start();
+    let once = bench(script, |builder| {
+        let builder = builder.clock(clock).disabled(true);
+        builder.settings(|settings| settings.at_deadline = AtDeadline::End)
+    });
+    let bound = once.deadline((clock.now() + LEASE).into());
+    let handler = async |claim: crate::Claim| {
+        sleep(LEASE.saturating_sub(Duration::from_millis(200))).await;
+        claim.write(Write::new("a business write")).unwrap();
+        Ok::<_, Infallible>(1)
+    };
+    bound.run(key(), payload(), handler).await.unwrap_err();
+    let waited = once.store.script.waited();
+    assert_eq!(waited, [Duration::from_millis(100)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_attempt_without_a_claim_is_the_first_and_has_the_time_of_a_claim() {
     let once = engine(Unanswering::on(|_| false)).claimless();
     let handler =

@@ -22,6 +22,15 @@ pub(super) trait Script: Send + Sync + 'static {
         table.write(write, deadline)
     }
 
+    fn load(
+        &self,
+        table: &MemoryStore,
+        id: &RecordId,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Option<Found>, StoreError>> + Send {
+        table.load(id, deadline)
+    }
+
     fn keep(
         &self,
         table: &MemoryStore,
@@ -154,7 +163,7 @@ impl<P: Script> Store for Scripted<P> {
     }
 
     async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
-        self.table.load(id, deadline).await
+        self.script.load(&self.table, id, deadline).await
     }
 
     async fn keep(&self, outcome: &LargeOutcome, deadline: Instant) -> Result<Place, StoreError> {

@@ -151,24 +151,27 @@ async fn a_note_that_a_successor_has_inherited_does_not_let_the_step_fire() {
 
 #[tokio::test(start_paused = true)]
 async fn a_step_that_says_again_that_it_fires_after_a_failed_note_keeps_its_lease() {
-    let was_sent = AtomicBool::new(false);
-    let once = engine(Replies::default().on_write(move |write| {
-        let is_first =
-            matches!(write, RecordWrite::Amend { .. }) && !was_sent.swap(true, Ordering::Relaxed);
-        is_first.then(|| Err(StoreError::Unavailable("no reply".into())))
-    }));
-    let run = once.run(key(), payload(), async |claim| {
-        let effect = async |step: crate::PreparedStep<&'static str>| {
-            step.firing().await.unwrap_err();
-            step.firing().await?;
-            Ok(1)
-        };
-        claim.prepared_step("charge", effect).await
-    });
-    let failed = run.await;
-    assert!(
-        matches!(failed, Err(Error::Handler(StepError::Store(_)))),
-        "{failed:?}"
-    );
-    assert!(record(&once).await.unwrap().is_released());
+    // The note is lost, or that of its failure, too.
+    for lost in [1, 2] {
+        let notes = AtomicU32::new(0);
+        let once = engine(Replies::default().on_write(move |write| {
+            let is_lost = matches!(write, RecordWrite::Amend { .. })
+                && notes.fetch_add(1, Ordering::Relaxed) < lost;
+            is_lost.then(|| Err(StoreError::Unavailable("no reply".into())))
+        }));
+        let run = once.run(key(), payload(), async |claim| {
+            let effect = async |step: crate::PreparedStep<&'static str>| {
+                step.firing().await.unwrap_err();
+                step.firing().await?;
+                Ok(1)
+            };
+            claim.prepared_step("charge", effect).await
+        });
+        let failed = run.await;
+        assert!(
+            matches!(failed, Err(Error::Handler(StepError::Repeated { .. }))),
+            "{failed:?}"
+        );
+        assert!(record(&once).await.unwrap().is_released());
+    }
 }

@@ -24,8 +24,8 @@ pub enum KeyError {
         /// Characters allowed.
         max: usize,
     },
-    /// The token holds a control character.
-    #[error("the idempotency key holds a control character: send printable text{}", see!("key-control-character"))]
+    /// The token holds a control character; or a raw id, or the operation, holds a NUL.
+    #[error("the idempotency key or its operation holds a control character: send printable text, or a hash{}", see!("key-control-character"))]
     ControlCharacter,
     /// The scope is blank, so that all whose name is blank would share their keys.
     #[error("the scope is blank: have the sender name its tenant, or set no scope where all share their keys{}", see!("scope-missing"))]

@@ -82,6 +82,14 @@ fn bad_tokens_are_refused_in_words() {
     ] {
         assert_eq!(resolve(&Key::new("charge", token)), Err(expected));
     }
+    for key in [
+        Key::raw("charge", "a\0b"),
+        Key::raw("a\0b", "t"),
+        Key::new("a\0b", "t"),
+    ] {
+        assert_eq!(resolve(&key), Err(KeyError::ControlCharacter));
+    }
+    assert!(resolve(&Key::raw("a\nb", "a\nb")).is_ok());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Several effects: in one transaction, in steps, and as an event that leaves with them.
 
 use aws_sdk_dynamodb::types::{AttributeValue, Put, Update};
-use lambda_idempotency::dynamodb::outbox::{Event as OutboxEvent, Outbox, OutboxError};
+use lambda_idempotency::dynamodb::outbox::{Event as OutboxEvent, Outbox};
 use lambda_idempotency::store::transaction::WriteError;
 use lambda_idempotency::{Key, StepError};
 use serde_json::json;
@@ -126,8 +126,7 @@ pub(super) async fn outbox() -> Diagram {
         payload("tea"),
         async move |claim| {
             let event = OutboxEvent::new("order.created", "A-17");
-            let id = outbox.emit(&claim, event, &json!({ "order_id": "A-17" }))?;
-            Ok::<_, OutboxError>(id)
+            outbox.emit(&claim, event, &json!({ "order_id": "A-17" }))
         },
     );
     let id = run.await.unwrap().into_inner();

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use lambda_idempotency::{Begun, Run};
+use lambda_idempotency::{Begun, Disposition, OnStoreUnavailable, Run};
 
 use super::*;
 use crate::secrets::Log;
@@ -57,6 +57,18 @@ impl Pair {
         drop_when(tokio::time::sleep(Duration::from_millis(1)), run).await;
         assert_eq!(self.store.met()[&(call, &*fault.to_string())], 1);
     }
+}
+
+/// A call whose claim doesn't reach the store, nor any release.
+async fn unreached(pair: &Pair) -> Result<Outcome<u32>, Error<Infallible>> {
+    for _ in 0..100 {
+        for call in [Call::Create, Call::Release] {
+            pair.store.inject(call, Fault::RequestLost);
+        }
+    }
+    let outcome = attempt(&pair.once, key()).await;
+    pair.store.calm();
+    outcome
 }
 
 async fn text(once: &Idempotency) -> Result<Outcome<String>, Error<Infallible>> {
@@ -136,7 +148,7 @@ async fn a_run_without_a_closure_is_released_where_it_is_dropped_or_panics() {
         panic!("it was released")
     };
     assert_eq!(run.claim().attempt(), 2);
-    let never_polled = run.end(lambda_idempotency::Disposition::Release(None));
+    let never_polled = run.end(Disposition::Release(None));
     drop(never_polled);
     assert_eq!(value(attempt(&pair.once, key()).await), 3);
 }
@@ -249,6 +261,101 @@ async fn a_release_that_was_dropped_is_sent_by_the_next_call_under_each_policy()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_release_without_an_answer_is_sent_by_the_next_call() {
+    for fault in [Fault::RequestLost, Fault::ReplyLost] {
+        let pair = pair(|builder| builder);
+        pair.store.inject(Call::Release, fault);
+        pair.fails().await;
+        attempt(&pair.once, another()).await.unwrap();
+        assert!(pair.record().await.is_released(), "{fault}");
+        assert_eq!(value(attempt(&pair.other, key()).await), 2, "{fault}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_completion_without_an_answer_is_sent_by_the_next_call() {
+    let pair = pair(|builder| builder);
+    for _ in 0..1_000 {
+        pair.store.inject(Call::Complete, Fault::RequestLost);
+    }
+    let first = attempt(&pair.once, key()).await;
+    assert_eq!(first.unwrap(), Outcome::Unrecorded(1));
+    pair.store.calm();
+    attempt(&pair.once, another()).await.unwrap();
+    let again = attempt(&pair.other, key()).await.unwrap();
+    assert!(again.is_replayed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_a_run_of_this_process_holds_does_not_fail_open() {
+    let open = || {
+        pair(|builder| {
+            builder
+                .on_store_unavailable(OnStoreUnavailable::FailOpen)
+                .on_crash(OnCrash::Interrupt)
+        })
+    };
+    let unprotected = Outcome::Unprotected(1);
+    let pair = open();
+    let run = pair.once.run(key(), payload(), |_| async {
+        Ok::<_, Infallible>(unreached(&pair).await.is_err())
+    });
+    assert!(value(run.await), "while it runs");
+    assert_eq!(unreached(&pair).await.unwrap(), unprotected, "it has ended");
+
+    let pair = open();
+    pair.hang_up(key()).await;
+    unreached(&pair).await.expect_err("it was dropped");
+    pair.clock.advance(LEASE + MARGIN);
+    let over = unreached(&pair).await.unwrap();
+    assert_eq!(over, unprotected, "its lease is over");
+
+    let pair = open();
+    pair.hang_up_after(Call::Complete, Fault::RequestLost, Ok("first".to_owned()))
+        .await;
+    unreached(&pair).await.expect_err("it is stored just now");
+    assert!(text(&pair.once).await.unwrap().is_replayed());
+
+    let pair = open();
+    let Begun::Run(run) = pair.once.begin(key(), payload()).await.unwrap() else {
+        panic!("it is new")
+    };
+    pair.store.inject(Call::Release, Fault::RequestLost);
+    let not_started = Disposition::Release(Some("not started".into()));
+    run.end(not_started).await.unwrap();
+    assert_eq!(unreached(&pair).await.unwrap(), unprotected, "nothing ran");
+}
+
+#[tokio::test(start_paused = true)]
+async fn draining_sends_the_endings_that_are_left_and_counts_those_without_an_answer() {
+    let pair = pair(|builder| builder);
+    pair.hang_up(key()).await;
+    for _ in 0..1_000 {
+        pair.store.inject(Call::Release, Fault::RequestLost);
+    }
+    assert_eq!(pair.once.drain(Duration::from_secs(2)).await, 1);
+    assert!(!pair.record().await.is_released());
+    pair.store.calm();
+    assert_eq!(pair.once.drain(Duration::from_secs(2)).await, 0);
+    assert!(pair.record().await.is_released());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_detached_run_that_hangs_keeps_no_ending_back_from_draining() {
+    let pair = pair(|builder| builder);
+    let once = pair.once.clone();
+    let busy = tokio::spawn(async move {
+        let hangs = |_| std::future::pending::<Result<i32, Infallible>>();
+        once.run_detached(another(), payload(), hangs).await
+    });
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    pair.hang_up(key()).await;
+    assert_eq!(pair.once.drain(Duration::from_secs(2)).await, 1);
+    assert!(pair.record().await.is_released());
+    busy.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_claim_whose_reply_was_not_waited_for_is_released_by_the_next_call_under_each_policy() {
     for policy in [OnCrash::RunAgain, OnCrash::Interrupt] {
         let pair = pair(|builder| builder.on_crash(policy));
@@ -312,13 +419,21 @@ async fn an_ending_that_is_not_answered_is_sent_by_each_call_until_its_lease_is_
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_that_arrive_while_an_ending_is_sent_wait_for_it() {
+async fn of_the_calls_that_arrive_while_an_ending_is_sent_those_of_its_key_wait_for_it() {
     let pair = pair(|builder| builder);
     pair.hang_up(key()).await;
     pair.store
         .inject(Call::Release, Fault::Delayed(Duration::from_millis(200)));
-    let (other, own) = tokio::join!(attempt(&pair.once, another()), attempt(&pair.once, key()));
-    assert_eq!((value(other), value(own)), (1, 2));
+    let began = Instant::now();
+    let third = async {
+        let done = attempt(&pair.once, Key::new("charge", "order-3")).await;
+        assert_eq!(value(done), 1);
+        began.elapsed()
+    };
+    let (sends, own) = (attempt(&pair.once, another()), attempt(&pair.once, key()));
+    let (sends, own, third) = tokio::join!(sends, own, third);
+    assert_eq!((value(sends), value(own)), (1, 2));
+    assert_eq!(third, Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]

@@ -23,10 +23,10 @@ async fn of_64_requests_at_once_one_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiting_duplicate_leaves_time_for_its_own_reply() {
+async fn a_waiting_duplicate_leaves_time_for_its_last_look_and_its_own_reply() {
     let bench = bench_with(|builder| builder.in_flight(InFlight::WaitUpTo(Duration::from_mins(1))));
     bench.crash().await;
-    let soon = bench.clock.now() + Duration::from_millis(300);
+    let soon = bench.clock.now() + Duration::from_millis(800);
     let before = Instant::now();
     let waiting = bench.once.deadline(soon.into());
     let refused = attempt(&waiting, key()).await;

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU32};
 
-use lambda_idempotency::{AtDeadline, Begun, Claim, Disposition, EpochMillis};
+use lambda_idempotency::{AtDeadline, Begun, Claim, Disposition, EpochMillis, OnStoreUnavailable};
 
 use super::*;
 use crate::secrets::Log;
@@ -129,6 +129,22 @@ async fn a_lease_is_short_and_holds_for_as_long_as_the_handler_runs() {
     });
     assert_eq!(value.await.unwrap(), 1);
     assert_eq!(bench.elsewhere().await.unwrap(), 1, "a replay");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_whose_lease_was_renewed_does_not_fail_open() {
+    let bench = &Bench::with(|once| once.on_store_unavailable(OnStoreUnavailable::FailOpen));
+    let run = bench.run(|_| async {
+        tokio::time::sleep(3 * RENEWED).await;
+        for call in [Call::Create, Call::Release] {
+            bench.store.inject(call, Fault::RequestLost);
+        }
+        let handler = |_| async { Ok::<_, Infallible>(2) };
+        let beside = bench.once.run(key(), payload(), handler).await;
+        assert!(matches!(beside, Err(Error::Store(_))), "{beside:?}");
+        1
+    });
+    assert_eq!(run.await.unwrap(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use std::iter;
 use lambda_idempotency::protocol::record::{
     Ended, Intervention, Owner, RecordWrite, StoredOutcome,
 };
-use lambda_idempotency::{EpochMillis, StoreError};
+use lambda_idempotency::{AtDeadline, EpochMillis, OnStoreUnavailable, StoreError};
 
 use super::*;
 
@@ -101,18 +101,6 @@ async fn by_default_eight_kibibytes_stay_in_the_record_and_one_more_is_compresse
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_claim_is_given_up_a_quarter_of_a_second_before_the_invocation_ends() {
-    for (delay, runs) in [(1_740, true), (1_760, false)] {
-        let bench = bench();
-        let delayed = Fault::Delayed(Duration::from_millis(delay));
-        bench.store.inject(Call::Create, delayed);
-        let end = bench.clock.now() + Duration::from_secs(2);
-        let outcome = attempt(&bench.once.deadline(end.into()), key()).await;
-        assert_eq!(outcome.is_ok(), runs, "{delay}: {outcome:?}");
-    }
-}
-
 /// Tokio's time, from a fixed start.
 #[derive(Debug)]
 struct Running {
@@ -125,6 +113,69 @@ impl Clock for Running {
     fn now(&self) -> EpochMillis {
         START + self.began.elapsed()
     }
+}
+
+const INVOCATION: Duration = Duration::from_secs(2);
+
+/// An engine in an invocation, which ends its work. Some calls get no answer.
+fn in_an_invocation(
+    settings: impl FnOnce(Builder) -> Builder,
+    unanswered: &[(Call, Duration)],
+) -> Idempotency {
+    let began = Instant::now();
+    let bench = bench_with(|builder| {
+        let builder = builder.settings(|settings| settings.at_deadline = AtDeadline::End);
+        settings(builder.clock(Running { began }))
+    });
+    for (call, delay) in unanswered {
+        bench.store.inject(*call, Fault::Delayed(*delay));
+    }
+    bench.once.deadline((START + INVOCATION).into())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_without_an_answer_is_given_up_and_released_before_the_invocation_ends() {
+    for (delay, answered) in [(1_240, 1_240), (1_260, 1_750)] {
+        let delayed = [
+            (Call::Create, Duration::from_millis(delay)),
+            (Call::Release, LEASE),
+        ];
+        let once = in_an_invocation(|builder| builder, &delayed);
+        let began = Instant::now();
+        let outcome = attempt(&once, key()).await;
+        assert_eq!(outcome.is_ok(), delay == answered, "{delay}: {outcome:?}");
+        assert_eq!(began.elapsed(), Duration::from_millis(answered), "{delay}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_does_not_answer_leaves_time_to_a_handler_that_runs_unprotected() {
+    let policies: [fn(Builder) -> Builder; 2] = [
+        |builder| builder.on_store_unavailable(OnStoreUnavailable::FailOpen),
+        |builder| builder.observe(true),
+    ];
+    for policy in policies {
+        let once = in_an_invocation(policy, &[(Call::Create, LEASE), (Call::Release, LEASE)]);
+        let began = Instant::now();
+        let run = once.run(key(), payload(), |_| async {
+            tokio::time::sleep(Duration::from_millis(600)).await;
+            Ok::<_, Infallible>(1)
+        });
+        assert_eq!(run.await.unwrap(), Outcome::Unprotected(1));
+        assert_eq!(began.elapsed(), Duration::from_millis(1_850));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_success_at_the_end_of_its_time_is_answered_although_it_could_not_be_recorded() {
+    let once = in_an_invocation(|builder| builder, &[(Call::Complete, LEASE)]);
+    let began = Instant::now();
+    let run = once.run(key(), payload(), |_| async {
+        tokio::time::sleep(Duration::from_millis(1_850)).await;
+        Ok::<_, Infallible>(1)
+    });
+    assert_eq!(run.await.unwrap(), Outcome::Unrecorded(1));
+    assert!(began.elapsed() < INVOCATION, "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,10 +1,11 @@
 //! Events in the handler's transaction.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::dynamodb::outbox::{Event, Outbox, StoredEvent};
+use lambda_idempotency::store::transaction::WriteError;
 use lambda_idempotency::{Error, Outcome};
 
 use super::{Bench, Failed, key, payload, string};
@@ -82,6 +83,9 @@ async fn an_event_that_its_table_or_its_relay_could_not_take_is_refused(server: 
                 let refused = refused.unwrap_err().to_string();
                 assert!(refused.contains(words), "{refused}");
             }
+            let event = Event::new("order.created", "order-1");
+            let refused = outbox.emit(&claim, event, &HashMap::from([((1, 2), 3)]));
+            assert!(matches!(refused, Err(WriteError::Data(_))), "{refused:?}");
             let event = Event::new("order.created", longest.as_str());
             Ok::<_, Failed>(outbox.emit(&claim, event, &1).unwrap())
         })

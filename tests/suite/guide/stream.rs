@@ -112,8 +112,7 @@ async fn deliver(
     let event = serde_json::from_value(json!({ "Records": changes }))?;
     let mut worker = worker(once.clone(), mailer.clone());
     let reply = worker.call(LambdaEvent::new(event, Context::default()));
-    let failures = reply.await?.batch_item_failures.into_iter();
-    Ok(failures.map(|failure| failure.item_identifier).collect())
+    Ok(reply.await?.batch_item_failures)
 }
 
 #[tokio::test]

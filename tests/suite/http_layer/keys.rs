@@ -6,6 +6,7 @@ use lambda_idempotency::http::IdempotencyLayer;
 
 use super::api::{Api, Call, Door, place_order};
 use crate::on_each_server;
+use crate::secrets::Log;
 use crate::support::Server;
 
 on_each_server!(a_request_without_a_key_is_refused);
@@ -36,9 +37,10 @@ fn keys(values: &[&str]) -> Call {
 
 on_each_server!(each_bad_key_is_refused_for_its_own_reason);
 async fn each_bad_key_is_refused_for_its_own_reason(server: Server) {
+    let (log, _capture) = Log::capture();
     let api = Api::new(&server, place_order).await;
-    let long = "x".repeat(256);
-    for (values, code) in [
+    let oversized = "x".repeat(256);
+    let bad = [
         (&["a", "b"][..], "key-repeated"),
         (&["a", "a"], "key-repeated"),
         (&["a, b"], "key-repeated"),
@@ -46,16 +48,22 @@ async fn each_bad_key_is_refused_for_its_own_reason(server: Server) {
         (&[""], "key-empty"),
         (&["  "], "key-empty"),
         (&[r#""""#], "key-empty"),
-        (&[long.as_str()], "key-too-long"),
+        (&[oversized.as_str()], "key-too-long"),
         (&["schlüssel"], "key-not-ascii"),
         (&["a\tb"], "key-control-character"),
         (&[r#""a"#], "key-malformed"),
         (&[r#""a\n""#], "key-malformed"),
         (&[r#""a";v=1"#], "key-parameters"),
-    ] {
+    ];
+    for (values, code) in bad {
         api.send(&keys(values)).await.assert_problem(400, code);
     }
+    let missing = api.send(&Door::Alb.post(None)).await;
+    missing.assert_problem(400, "key-missing");
     assert_eq!(api.runs(), 0);
+    let log = log.text();
+    let events = log.matches("event=").count();
+    assert_eq!(events, bad.len() + 1, "one each: {log}");
     assert_eq!(
         api.send(&keys(&["x".repeat(255).as_str()])).await.status,
         201

@@ -61,7 +61,7 @@ async fn a_hook_that_fails_or_panics_leaves_the_error_as_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_of_a_hook_is_named_by_its_type_and_by_its_text_where_texts_are_logged() {
+async fn errors_of_hooks_and_stored_failures_have_their_texts_logged_where_the_setting_says_so() {
     for log_errors in [false, true] {
         let (log, _capture) = Log::capture();
         let once = Idempotency::builder(MemoryStore::new()).namespace("bank");
@@ -77,7 +77,17 @@ async fn an_error_of_a_hook_is_named_by_its_type_and_by_its_text_where_texts_are
         for _ in ["first", "replay"] {
             invoke(&function, &settlement("s-1", 5)).await.unwrap();
         }
+        let answered = settle(&once).permanent(|_| true);
+        let answered = answered.on_rejected(|_, _| async { Ok::<_, SettleError>(()) });
+        let answered = answered.handler(|_| async { Err::<(), _>(SettleError::Closed) });
+        for _ in ["failed", "stored"] {
+            invoke(&answered, &settlement("s-2", 5)).await.unwrap();
+        }
         let log = log.text();
+        assert_eq!(log.matches("\"rejected\"").count(), 2, "{log}");
+        // As the handler's error, and as the stored failure.
+        let told = log.matches("account closed").count();
+        assert_eq!(told, if log_errors { 2 } else { 0 }, "{log}");
         assert_eq!(log.matches("\"hook_failed\"").count(), 2, "{log}");
         for text in ["the lot is full", "no key to sign with"] {
             assert_eq!(log.contains(text), log_errors, "{log}");

@@ -1,5 +1,6 @@
 //! A handler whose time is over.
 
+use futures_util::FutureExt;
 use lambda_idempotency::testing::{Call, Fault, FaultyStore};
 use tokio::time::Instant;
 
@@ -87,17 +88,22 @@ async fn a_handler_whose_time_is_over_when_its_claim_is_made_does_not_begin() {
     let (log, _capture) = Log::capture();
     let counted = Counted::new();
     let store = FaultyStore::new(MemoryStore::new());
-    let once = builder(store.clone())
-        .settings(|settings| settings.store_timeout = Duration::from_secs(20));
-    let once = once.build().unwrap();
+    let once = builder(store.clone()).build().unwrap();
     let runs = Runs::default();
-    store.inject(Call::Create, Fault::Delayed(Duration::from_millis(9_600)));
+    // A thread that is blocked when the claim is answered, until no handler may begin any more.
+    let blocked = async || {
+        tokio::time::sleep(Duration::from_millis(8_900)).await;
+        tokio::time::advance(Duration::from_millis(700)).now_or_never();
+    };
+    store.inject(Call::Create, Fault::ReplyDelayed(Duration::from_secs(9)));
     let mut event = TestInvocation::json(&settlement("s-1", 5)).unwrap().event();
     event.context.deadline = VirtualClock::deadline(Duration::from_secs(10));
-    let late = settling(&once, &runs).oneshot(event).await.unwrap_err();
+    let late = settling(&once, &runs).oneshot(event);
+    let (late, ()) = tokio::join!(late, blocked());
+    let late = late.unwrap_err();
     assert_eq!(late.error_type(), Some("Idempotency.TooLate"));
 
-    store.inject(Call::Create, Fault::Delayed(Duration::from_millis(9_600)));
+    store.inject(Call::Create, Fault::ReplyDelayed(Duration::from_secs(9)));
     let deadline = VirtualClock::deadline(Duration::from_secs(10));
     let deadline = std::time::UNIX_EPOCH + Duration::from_millis(deadline);
     let key = lambda_idempotency::Key::new("settle", "s-2");
@@ -106,7 +112,8 @@ async fn a_handler_whose_time_is_over_when_its_claim_is_made_does_not_begin() {
         runs.count();
         async { Ok::<_, String>(1) }
     });
-    let late = run.await.unwrap_err();
+    let (late, ()) = tokio::join!(run, blocked());
+    let late = late.unwrap_err();
     assert!(
         matches!(late, lambda_idempotency::Error::TooLate),
         "{late:?}"

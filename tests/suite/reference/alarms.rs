@@ -83,6 +83,7 @@ fn each_section_has_three_commands_what_to_do_and_when_it_is_over() {
             "PERIOD=900 metric ",
             "LOGS=$ACCESS_LOG events ",
             "of ",
+            "receive ",
             "idempotency ",
         ];
         let is_command = |line: &&str| programs.iter().any(|program| line.starts_with(program));

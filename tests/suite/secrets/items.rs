@@ -215,7 +215,7 @@ async fn no_event_and_no_guard_tells_a_secret(server: Server) {
     seen.debug(&stored);
     for name in ["recorded_at", "position"] {
         let right = item.insert(name.to_owned(), bench.text()).unwrap();
-        seen.other(&StoredEvent::from_item(&item).unwrap_err());
+        seen.text(StoredEvent::from_item(&item).unwrap_err());
         item.insert(name.to_owned(), right);
     }
 

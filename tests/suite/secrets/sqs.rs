@@ -1,11 +1,13 @@
-//! The output of the SQS layer about a message: about its body, its attributes and its receipt handle, and about the handler's and the
-//! hook's errors.
+//! The output of the layers of messages and of events: about a body, attributes and a receipt handle, and about the handler's and the hook's
+//! errors.
 
 use std::sync::{Arc, Mutex};
 
 use lambda_idempotency::Idempotency;
+use lambda_idempotency::invoke::{Invocation, InvokeLayer};
 use lambda_idempotency::sqs::{BatchLayer, Message, Rejected};
 use lambda_idempotency::store::MemoryStore;
+use lambda_idempotency::testing::TestInvocation;
 use serde_json::{Value, json};
 use tower::Service;
 
@@ -84,6 +86,40 @@ async fn scenario(canary: &Canary) -> Seen {
         seen.text(text);
     }
     seen
+}
+
+/// Events that the hook answers.
+async fn events(canary: &Canary) -> Seen {
+    let mut seen = Seen::of(canary);
+    let secret = canary.text();
+    let once = Idempotency::builder(MemoryStore::new()).namespace("secrets");
+    let layer = InvokeLayer::new(once.build().unwrap())
+        .key(|payload: &Value| payload["token"].as_str().map(str::to_owned))
+        .permanent(|_: &Quoting| true)
+        .on_rejected(|_, _| std::future::ready(Ok::<_, Quoting>(())));
+    seen.debug(&layer);
+    let quoted = secret.clone();
+    let mut function = layer.handler(move |_: Invocation<Value>| {
+        std::future::ready(Err::<(), _>(Quoting(quoted.clone())))
+    });
+    seen.debug(&function);
+    for payload in [
+        // Fails, and fails as it did before.
+        json!({ "token": secret }),
+        json!({ "token": secret }),
+        json!({ "token": secret, "card": secret }),
+        json!({ "card": secret }),
+    ] {
+        let event = TestInvocation::json(&payload).unwrap().event();
+        assert_eq!(function.call(event).await.unwrap().get(), "null");
+    }
+    seen
+}
+
+#[test]
+fn no_event_that_a_hook_answers_tells_a_secret() {
+    let logged = "rejected Idempotency.Failed mismatch key_missing";
+    with_secrets(events, |seen| seen.assert_silent(logged));
 }
 
 #[test]

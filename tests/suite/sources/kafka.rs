@@ -10,8 +10,7 @@ const MSK: &str = include_str!("../../fixtures/kafka-msk.json");
 const SELF_MANAGED: &str = include_str!("../../fixtures/kafka-self-managed.json");
 
 fn named(reply: ItemFailures<RecordPlace>) -> Vec<(String, u64)> {
-    let failures = reply.batch_item_failures.into_iter();
-    let places = failures.map(|failure| failure.item_identifier);
+    let places = reply.batch_item_failures.into_iter();
     places
         .map(|place| (place.partition, place.offset))
         .collect()

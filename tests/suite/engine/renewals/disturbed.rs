@@ -87,6 +87,22 @@ async fn a_clock_that_is_put_back_or_forward_costs_no_outcome() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_clock_that_is_put_back_before_the_work_delays_no_renewal() {
+    let bench =
+        &Bench::with(|once| once.settings(|settings| settings.at_deadline = AtDeadline::GoOn));
+    let deadline = bench.clock.now() + 2 * RENEWED;
+    let once = bench.once.deadline(deadline.into());
+    let Begun::Run(run) = once.begin(key(), payload()).await.unwrap() else {
+        panic!("it is new");
+    };
+    bench.clock.step.store(-3_600_000, Ordering::SeqCst);
+    let work = tokio::time::sleep(RENEWED + 5 * TICK / 2);
+    run.while_renewed(Box::pin(work)).await.unwrap();
+    let lease = bench.record().await.lease.unwrap();
+    assert!(lease > deadline + MARGIN, "{lease:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_clock_that_is_put_forward_beyond_the_longest_duration_ends_the_handler() {
     let bench = &Bench::new();
     let run = bench.run(|_| async {
@@ -128,4 +144,39 @@ async fn a_clock_that_is_put_back_and_right_again_costs_no_lease() {
         1
     });
     assert_eq!(run.await.unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_a_clock_is_put_back_a_lease_lasts_as_long_as_by_the_right_clock_of_another() {
+    for is_renewed in [true, false] {
+        let bench = &Bench::new();
+        if !is_renewed {
+            for _ in 0..100 {
+                bench.store.inject(Call::Renew, Fault::Delayed(LONGEST));
+            }
+        }
+        let right = Paused {
+            step: Arc::default(),
+            ..bench.clock.clone()
+        };
+        let elsewhere = bench.another().clock(right).build().unwrap();
+        let run = bench.run(|claim| async move {
+            bench.clock.step.store(-3_600_000, Ordering::SeqCst);
+            tokio::time::sleep(2 * RENEWED).await;
+            assert!(!claim.is_over());
+            1
+        });
+        let looking = async {
+            tokio::time::sleep(RENEWED + 2 * MARGIN).await;
+            attempt(&elsewhere, key()).await
+        };
+        let (run, looked) = tokio::join!(run, looking);
+        if is_renewed {
+            assert_eq!(run.unwrap(), 1);
+            assert!(matches!(looked, Err(Error::InFlight { .. })), "{looked:?}");
+        } else {
+            assert!(matches!(run, Err(Error::TimedOut)), "{run:?}");
+            assert_eq!(looked.unwrap(), Outcome::Executed(2));
+        }
+    }
 }
