@@ -8,7 +8,7 @@ import sys
 from driver import tools
 
 
-# As docs/internals/performance.md advises: a function's memory is paid for whether it gives any back or not.
+# A function's memory is paid for whether it gives any back or not.
 KEEP_MEMORY = {"MIMALLOC_PURGE_DELAY": "-1"}
 
 
