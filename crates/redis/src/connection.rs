@@ -4,7 +4,7 @@ use std::future::Future;
 
 use redis::aio::{ConnectionLike, ConnectionManager, MultiplexedConnection};
 #[cfg(feature = "cluster")]
-use redis::{ErrorKind, RedisError};
+use redis::{ErrorKind, RedisError, ServerErrorKind};
 use redis::{Pipeline, RedisResult, Value};
 
 /// A connection to a server, to the primary that Sentinel names, or to a cluster. A clone is the same connection.
@@ -46,10 +46,11 @@ impl Connection for redis::cluster_async::ClusterConnection {
         let to = Route::with_key(key, SlotAddr::Master);
         let to = SingleNodeRoutingInfo::SpecificNode(to);
         let answers = self.clone().route_pipeline(commands, 0, count, to).await;
-        // The client repeats commands, so that they may have applied before a node refused them for now.
+        // The client has followed the slot as often as it may. By these kinds, it would be a connection to one node.
         answers.map_err(|error| match error.kind() {
-            ErrorKind::Server(_) => {
-                RedisError::from((ErrorKind::Io, "no answer", error.to_string()))
+            ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask) => {
+                let down = ErrorKind::Server(ServerErrorKind::ClusterDown);
+                RedisError::from((down, "the cluster is changing", error.to_string()))
             }
             _ => error,
         })

@@ -197,7 +197,12 @@ pub(crate) fn problem_of(error: &RedisError) -> Problem {
         Problem::Full
     } else if has("READONLY") {
         Problem::Replica
-    } else if has("MISCONF") || has("NOREPLICAS") || has("max number of clients") {
+    } else if has("MISCONF")
+        || has("NOREPLICAS")
+        || has("CLUSTERDOWN")
+        || has("cluster is down")
+        || has("max number of clients")
+    {
         Problem::NotReady
     } else {
         Problem::Refused
@@ -280,6 +285,8 @@ mod tests {
             "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
             "LOADING Redis is loading the dataset in memory",
             "CLUSTERDOWN The cluster is down",
+            "ERR user_script:79: Script attempted to execute a write command while the cluster is down and readonly script: f_1, on @user_script:79.",
+            "ERR Error running script (call to f_1): @user_script:40: @user_script: 40: Lua script attempted to execute a command while the cluster is down",
             "NOREPLICAS Not enough good replicas to write.",
             "ERR user_script:79: NOREPLICAS Not enough good replicas to write. script: f_1, on @user_script:79.",
             "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
@@ -316,9 +323,6 @@ mod tests {
             assert_eq!(*error().of_connecting().problem(), problem, "{words}");
             assert_eq!(*error().problem(), Problem::Unreachable, "{words}");
         }
-        let words = "the words of a cluster's node, with a certificate".to_owned();
-        let error = RedisError::from((ErrorKind::Io, "no answer", words));
-        assert!(StoreError::from(RedisStoreError::from(error)).may_have_applied());
     }
 
     #[test]

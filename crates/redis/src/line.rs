@@ -12,9 +12,9 @@ use tokio::time::Instant;
 use crate::connection::Connection;
 use crate::error::{Problem, is_of_replica, problem_of};
 
-/// The time after which a host that acknowledges nothing is gone.
-#[cfg(target_os = "linux")]
-const GONE: Duration = Duration::from_secs(15);
+/// The time after which a host that acknowledges nothing, or makes no connection, is gone: three tries of one request end before the engine's default
+/// `store_timeout` of 10 s, and before the first phase of a Lambda function does.
+const GONE: Duration = Duration::from_secs(3);
 
 /// The time after which the system asks a silent host whether it is there.
 const SILENT: Duration = Duration::from_secs(5);
@@ -105,6 +105,7 @@ impl Line<ConnectionManager> {
         // The engine's deadlines count.
         let config = ConnectionManagerConfig::new()
             .set_response_timeout(None)
+            .set_connection_timeout(Some(GONE))
             .set_number_of_retries(2);
         let mut client = to(ProtocolVersion::RESP3)?;
         let mut first = ConnectionManager::new_with_config(client.clone(), config.clone()).await;
@@ -143,6 +144,11 @@ impl<C> Line<C> {
 
     fn current(&self) -> Arc<C> {
         Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether a lost connection is made again.
+    pub(crate) fn is_made_anew(&self) -> bool {
+        self.anew.is_some()
     }
 
     /// Replaces this connection, unless another request has done so.

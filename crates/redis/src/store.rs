@@ -85,7 +85,8 @@ pub struct RedisStore<C = ConnectionManager> {
 
 impl RedisStore {
     /// Connects to a server, by an address such as `redis://user:password@host:6379/0`, or `rediss://` for TLS (feature `tls`). The connection
-    /// is made again whenever it is lost, also without a word, or its server has become a replica: to where the address leads then.
+    /// is made again whenever it is lost, also without a word, or its server has become a replica: to where the address leads then. A read
+    /// or a write that finds it lost is sent once more.
     ///
     /// # Errors
     ///
@@ -110,7 +111,9 @@ impl<C: Connection> RedisStore<C> {
     /// that can't be reached.
     ///
     /// Give a connection no response timeout of its own that is shorter than the engine's
-    /// [`store_timeout`](lambda_idempotency::Settings::store_timeout): the default of the first two is 500 ms.
+    /// [`store_timeout`](lambda_idempotency::Settings::store_timeout): the default of the first two is 500 ms. Give a cluster's client a longer
+    /// connection timeout than its default of 1 s, and few retries with short pauses, such as `retries(3)`: with its 16, a cluster that isn't ready
+    /// counts as one that gives no answer.
     pub fn new(connection: C) -> Self {
         Self::over(Line::over(connection))
     }
@@ -216,24 +219,41 @@ impl<C: Connection> RedisStore<C> {
                 .arg(arguments);
             commands
         };
-        let asked = async {
-            let by_hash = commands("EVALSHA", script.get_hash());
-            let mut answers = self.ask(key, by_hash, replicas, deadline).await?;
-            let is_unknown = matches!(answers.first(), Some(Value::ServerError(error)) if error.kind() == Some(ServerErrorKind::NoScript));
-            if is_unknown {
-                if Instant::now() >= deadline {
-                    return Err(StoreError::NotSent);
+        let mut lost = None;
+        let asked = loop {
+            let asked = async {
+                let by_hash = commands("EVALSHA", script.get_hash());
+                let mut answers = self.ask(key, by_hash, replicas, deadline).await?;
+                let is_unknown = matches!(answers.first(), Some(Value::ServerError(error)) if error.kind() == Some(ServerErrorKind::NoScript));
+                if is_unknown {
+                    if Instant::now() >= deadline {
+                        return Err(StoreError::NotSent);
+                    }
+                    // A server that was started meanwhile, or a node that has not met the script.
+                    let whole = commands("EVAL", text);
+                    answers = self.ask(key, whole, replicas, deadline).await?;
                 }
-                // A server that was started meanwhile, or a node that has not met the script.
-                let whole = commands("EVAL", text);
-                answers = self.ask(key, whole, replicas, deadline).await?;
+                let mut answers = answers.into_iter();
+                Ok((answered(answers.next())?, answers.next()))
+            };
+            let asked: Result<_, StoreError> = asked.await;
+            let may_go_again =
+                lost.is_none() && self.line.is_made_anew() && Instant::now() < deadline;
+            if !may_go_again || !asked.as_ref().is_err_and(is_of_connection) {
+                break asked;
             }
-            let mut answers = answers.into_iter();
-            Ok((answered(answers.next())?, answers.next()))
+            // The connection may have died while nothing was sent. A write that has applied meets its own owner then.
+            lost = asked.err();
         };
-        let (answer, heard) = asked.await.map_err(|error: StoreError| {
-            // A cluster's client sends a request again by itself, so that it may have applied before it was refused.
-            if C::IN_ORDER || !is_write || error.may_have_applied() {
+        let is_again = lost.is_some();
+        // The first error tells the cause.
+        let asked = match (asked, lost) {
+            (Err(StoreError::Timeout | StoreError::NotSent), Some(lost)) => Err(lost),
+            (asked, _) => asked,
+        };
+        let (answer, heard) = asked.map_err(|error| {
+            // A request that was sent again, as a cluster's client does by itself, may have applied before it was refused.
+            if !is_write || (C::IN_ORDER && !is_again) || error.may_have_applied() {
                 error
             } else {
                 error.uncertain()
@@ -422,6 +442,15 @@ fn left_by(write: &RecordWrite) -> &str {
 fn acknowledged(answer: Option<Value>) -> RedisResult<i64> {
     let answer = answer.unwrap_or(Value::Nil).extract_error()?;
     Ok(i64::from_redis_value(answer)?)
+}
+
+/// Tells whether the server gave no answer because there is no connection.
+fn is_of_connection(error: &StoreError) -> bool {
+    let StoreError::Unavailable(source) = error else {
+        return false;
+    };
+    let own = source.downcast_ref::<RedisStoreError>();
+    own.is_some_and(|own| *own.problem() == Problem::Unreachable)
 }
 
 /// Gives the answer to a command, or its error.
