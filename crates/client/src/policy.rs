@@ -35,7 +35,7 @@ const LONGEST: Duration = Duration::from_hours(24);
 /// |---|---|
 /// | none: the connection failed, or the attempt took too long | yes |
 /// | 408, 425, 429, 500, 502, 503, 504 | yes |
-/// | 500, 502, 503, 504 without `Retry-After`, with `Idempotency-Status: unprotected` (nothing keeps it from being done twice) or `final` (no retry helps) | no |
+/// | 408, 500, 502, 503, 504 without `Retry-After`, with `Idempotency-Status: unprotected` (nothing keeps it from being done twice) or `final` (no retry helps) | no |
 /// | 400 with `Retry-After`: the request broke off | yes |
 /// | 409 with `Retry-After`: an attempt with this key is under way | yes |
 /// | 409 without it: an operator must look, or the request conflicts with another | no |
@@ -189,8 +189,8 @@ impl Attempts {
         let status = answer.and_then(|(_, headers)| headers.get(STATUS));
         let is_last = status.is_some_and(|status| status == "unprotected" || status == "final");
         let may_repeat = match answer.map(|(status, _)| status.as_u16()) {
-            None | Some(408 | 425 | 429) => true,
-            Some(500 | 502 | 503 | 504) => after.is_some() || !is_last,
+            None | Some(425 | 429) => true,
+            Some(408 | 500 | 502 | 503 | 504) => after.is_some() || !is_last,
             Some(400 | 409) => after.is_some(),
             Some(_) => false,
         };
