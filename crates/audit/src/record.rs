@@ -9,7 +9,7 @@ use lambda_idempotency::{EpochMillis, EpochSeconds, RecordId};
 pub struct Completed {
     /// Its id, as the table has it.
     pub id: String,
-    /// The time at which its outcome was stored.
+    /// The time at which its outcome was stored. Powertools writes none, and its record is not judged.
     pub completed_at: Option<EpochMillis>,
     /// The time from which a duplicate runs again. The table may keep the record for longer.
     pub expiration: EpochSeconds,

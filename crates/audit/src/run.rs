@@ -86,8 +86,9 @@ async fn compare(
     let mut asked = Vec::new();
     for record in records {
         match key.of(&record) {
-            Some(key) => asked.push(Asked { record, key }),
-            None => tally.add_not_judged(),
+            // Without its time, nobody can tell whether its effect can be seen yet.
+            Some(key) if record.completed_at.is_some() => asked.push(Asked { record, key }),
+            _ => tally.add_not_judged(),
         }
     }
     for few in asked.chunks(TOGETHER) {
@@ -228,11 +229,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_record_that_does_not_tell_its_effect_is_not_judged() {
-        let pages = stream::iter([Ok(vec![record(1)])]);
-        let key = EffectKey::Outcome("/id".parse().unwrap());
-        let tally = audit(pages, &mut ByDigit, &key, &all()).await.unwrap();
-        assert_eq!((tally.checked(), tally.not_judged()), (0, 1));
+    async fn a_record_that_does_not_tell_its_effect_or_its_time_is_not_judged() {
+        let without_time = Completed {
+            completed_at: None,
+            ..record(1)
+        };
+        for (record, key) in [
+            (record(1), EffectKey::Outcome("/id".parse().unwrap())),
+            (without_time, EffectKey::Hash),
+        ] {
+            let pages = stream::iter([Ok(vec![record])]);
+            let tally = audit(pages, &mut ByDigit, &key, &all()).await.unwrap();
+            assert_eq!((tally.checked(), tally.not_judged()), (0, 1), "{key:?}");
+        }
     }
 
     #[tokio::test]
