@@ -115,6 +115,7 @@ PRESSED = {
     "lose-reply": ((1, 1), "the reply is lost"),
     "kill-before,deliver": ((0, 1), "is killed before the charge"),
     "kill-before,pass-lease,deliver": ((1, 1), "62 s after the start"),
+    "deliver,kill-before,deliver": ((1, 2), "Lambda 1\nDynamoDB"),
     "kill-after,pass-lease,deliver": ((1, 2), "is killed after the charge"),
     "freeze": ((1, 2), "goes on"),
     "deliver,other-payload": ((1, 2), "payload 2"),

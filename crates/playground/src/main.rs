@@ -328,14 +328,8 @@ impl Session {
                 self.after(first, go, |_| {}).await;
             }
             "lose-reply" => self.deliver(0, AMOUNT, Meets::LostReply).await,
-            "kill-before" => {
-                self.deliver(0, AMOUNT, Meets::KillBefore).await;
-                self.dead += 1;
-            }
-            "kill-after" => {
-                self.deliver(0, AMOUNT, Meets::KillAfter).await;
-                self.dead += 1;
-            }
+            "kill-before" => self.deliver(0, AMOUNT, Meets::KillBefore).await,
+            "kill-after" => self.deliver(0, AMOUNT, Meets::KillAfter).await,
             "freeze" => {
                 let (go, stopped) = std::sync::mpsc::channel();
                 let first = self.start(0, AMOUNT, Meets::Stop("is frozen", stopped));
@@ -360,13 +354,16 @@ impl Session {
             .note("SQS", format!("{seconds} s after the start"));
     }
 
-    async fn deliver(&self, beside: usize, amount: &'static str, meets: Meets) {
-        self.start(beside, amount, meets).recv().await;
+    async fn deliver(&mut self, beside: usize, amount: &'static str, meets: Meets) {
+        let mut said = self.start(beside, amount, meets);
+        while said.recv().await.is_some() {
+            self.dead += 1;
+        }
     }
 
     /// Delivers the message once more while the first delivery is stopped, and then lets it go on.
     async fn after(
-        &self,
+        &mut self,
         mut first: UnboundedReceiver<()>,
         go: std::sync::mpsc::Sender<()>,
         between: impl FnOnce(&Self),
@@ -460,7 +457,10 @@ async fn environment(
         ended = run => ended,
         // As after `kill -9`, nothing more is sent: the engine's next call would release the claim, and
         // there is none.
-        () = killed.notified() => return,
+        () = killed.notified() => {
+            let _ = says.send(());
+            return;
+        }
     };
     let answer = match ended {
         Ok(Outcome::Executed(receipt)) => receipt,
