@@ -28,7 +28,7 @@ pub(crate) fn expand(arguments: Arguments, mut function: ItemFn) -> Result<Token
         [_, second, ..] => {
             return Err(Error::new(
                 second.span(),
-                "a run has one claim: take one `Claim`",
+                "a run has one claim: take one `Claim`, and import another type of this name as another (`use … as …`)",
             ));
         }
     };
