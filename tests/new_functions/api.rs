@@ -24,7 +24,8 @@ async fn an_order_stays_when_another_has_its_id() -> Result<(), Error> {
     place("tea", 2).await?;
     // Another attempt of the same request.
     place("tea", 2).await?;
-    assert!(place("tea", 3).await.is_err());
+    let refused = place("tea", 3).await.unwrap_err().to_string();
+    assert!(refused.contains("ConditionalCheckFailed"), "{refused}");
     assert!(place("milk", 2).await.is_err());
 
     let items = dynamodb.client().scan().table_name("orders").send().await?;

@@ -1,6 +1,7 @@
 //! The condition of a payout, on an emulator. `scripts/templates` adds this to the
 //! function's tests, which a user compiles without an emulator.
 
+use aws_sdk_dynamodb::error::DisplayErrorContext;
 use aws_sdk_dynamodb::types::AttributeValue::N;
 use lambda_idempotency::testing::TestDynamoDb;
 use lambda_runtime::Error;
@@ -28,7 +29,9 @@ async fn a_payout_stays_when_another_has_its_id() -> Result<(), Error> {
     pay(1250).await?;
     // Another attempt of the same event.
     pay(1250).await?;
-    assert!(pay(99).await.is_err());
+    let refused = pay(99).await.unwrap_err();
+    let refused = DisplayErrorContext(&*refused).to_string();
+    assert!(refused.contains("ConditionalCheckFailed"), "{refused}");
 
     let items = dynamodb
         .client()

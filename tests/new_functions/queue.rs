@@ -24,7 +24,8 @@ async fn an_entry_stays_when_another_has_its_id() -> Result<(), Error> {
     enter(1250).await?;
     // Another attempt of the same message.
     enter(1250).await?;
-    assert!(enter(99).await.is_err());
+    let refused = enter(99).await.unwrap_err().to_string();
+    assert!(refused.contains("ConditionalCheckFailed"), "{refused}");
 
     let items = dynamodb.client().scan().table_name("ledger").send().await?;
     assert_eq!(items.items().len(), 1);

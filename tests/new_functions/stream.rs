@@ -29,7 +29,8 @@ async fn an_entry_stays_when_another_has_its_id() -> Result<(), Error> {
     enter("tea", -2).await?;
     // Another attempt of the same record.
     enter("tea", -2).await?;
-    assert!(enter("tea", 2).await.is_err());
+    let refused = enter("tea", 2).await.unwrap_err().to_string();
+    assert!(refused.contains("ConditionalCheckFailed"), "{refused}");
     assert!(enter("milk", -2).await.is_err());
 
     let items = dynamodb

@@ -13,6 +13,7 @@
 
 use std::time::Duration;
 
+use aws_sdk_dynamodb::error::DisplayErrorContext;
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::sqs::{BatchLayer, Message};
 use lambda_idempotency::{Claim, Idempotency, SagaError};
@@ -100,8 +101,14 @@ async fn serve(metrics: Exporter) -> Result<(), Error> {
     // The sample has one client. Of several, two may choose the same key: `template.yaml` says how
     // the gateway names the client, and each has its own keys with
     // `.scope(|_, message| message.message_attributes.get("client")?.string_value.clone())`.
-    let worker = BatchLayer::new(builder.build()?).inbox("checkout").handler(
-        move |message: Message<Order>| check_out(shop.clone(), message.body, message.claim),
-    );
-    lambda_runtime::run_concurrent(metrics.layer(worker)).await
+    let worker = BatchLayer::new(builder.build()?)
+        .inbox("checkout")
+        .on_error(|message, error: &SagaError<ShopError>| {
+            let error = DisplayErrorContext(error);
+            tracing::warn!(message.message_id, %error, "not checked out");
+        })
+        .handler(move |message: Message<Order>| {
+            check_out(shop.clone(), message.body, message.claim)
+        });
+    lambda_runtime::run(metrics.layer(worker)).await
 }

@@ -91,7 +91,7 @@ impl Orders {
         });
         let event = Event::new("order.created", &order_id);
         let event_id = self.outbox.emit(claim, event, &created)?;
-        tracing::info!(order_id, event_id, "order accepted");
+        tracing::info!(order_id, event_id, "placing the order");
         Ok(json!({
             "order_id": order_id,
             "status": "created",

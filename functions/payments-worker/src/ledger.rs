@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use aws_sdk_dynamodb::error::DisplayErrorContext;
 use aws_sdk_dynamodb::types::AttributeValue::{N, S};
 use aws_sdk_dynamodb::{Client, Error as LedgerError};
 
@@ -54,9 +53,7 @@ impl Ledger {
                 .item(name, value.clone())
                 .expression_attribute_values(format!(":{name}"), value);
         }
-        entry.send().await.inspect_err(|error| {
-            tracing::error!(error = %DisplayErrorContext(error), "the ledger refused the entry");
-        })?;
+        entry.send().await?;
         tracing::info!(entry_id, "payment entered");
         Ok(())
     }

@@ -19,6 +19,7 @@
 
 use std::time::Duration;
 
+use aws_sdk_dynamodb::error::DisplayErrorContext;
 use lambda_idempotency::Idempotency;
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::sqs::BatchLayer;
@@ -35,7 +36,7 @@ mod shop;
 use ledger::Ledger;
 use payment::Payment;
 use provider::Provider;
-use shop::Shop;
+use shop::{PaymentError, Shop};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
@@ -68,6 +69,10 @@ async fn serve(metrics: Exporter) -> Result<(), Error> {
     let worker = BatchLayer::new(once)
         .operation("payment")
         .key(|payment: &Payment| payment.payment_id.clone())
+        .on_error(|message, error: &PaymentError| {
+            let error = DisplayErrorContext(error);
+            tracing::warn!(message.message_id, %error, "the payment isn't finished");
+        })
         .handler(move |message| shop.clone().pay(message));
     lambda_runtime::run_concurrent(metrics.layer(worker)).await
 }

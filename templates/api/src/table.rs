@@ -1,6 +1,7 @@
 //! The table of the orders.
 
 use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::error::DisplayErrorContext;
 use aws_sdk_dynamodb::types::AttributeValue::{N, S};
 use lambda_http::Error;
 
@@ -26,7 +27,10 @@ impl Orders for Table {
             )
             .expression_attribute_values(":sku", sku)
             .expression_attribute_values(":quantity", quantity);
-        item.send().await?;
+        // The SDK's own text is "service error".
+        item.send()
+            .await
+            .map_err(|error| DisplayErrorContext(error).to_string())?;
         Ok(())
     }
 }

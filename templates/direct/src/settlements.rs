@@ -1,5 +1,6 @@
 //! The settlements, and the function that pays each of them out once.
 
+use aws_sdk_dynamodb::error::DisplayErrorContext;
 use lambda_idempotency::Idempotency;
 use lambda_idempotency::invoke::{Invocation, InvokeError, InvokeLayer};
 use lambda_runtime::{Error, LambdaEvent};
@@ -43,7 +44,11 @@ pub(crate) fn function<P: Payouts>(
     InvokeLayer::new(once)
         .operation("settle")
         .key(|settlement: &Settlement| settlement.settlement_id.clone())
-        .on_error(|_, error: &Error| tracing::warn!(%error, "not settled"))
+        .on_error(|_, error: &Error| {
+            // The SDK's own text is "service error".
+            let error = DisplayErrorContext(&**error);
+            tracing::warn!(%error, "not settled");
+        })
         .handler(move |event| settle(payouts.clone(), event))
 }
 

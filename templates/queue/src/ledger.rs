@@ -1,6 +1,7 @@
 //! The ledger: a table of entries.
 
 use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::error::DisplayErrorContext;
 use aws_sdk_dynamodb::types::AttributeValue::{N, S};
 use lambda_runtime::Error;
 
@@ -23,7 +24,11 @@ impl Ledger for Table {
             // When the record has expired, the same payment has the same id: with another amount it fails, and this entry stays.
             .condition_expression("attribute_not_exists(entry_id) OR amount = :amount")
             .expression_attribute_values(":amount", amount);
-        entry.send().await?;
+        // The SDK's own text is "service error".
+        entry
+            .send()
+            .await
+            .map_err(|error| DisplayErrorContext(error).to_string())?;
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! The journal: a table of entries.
 
 use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::error::DisplayErrorContext;
 use aws_sdk_dynamodb::types::AttributeValue::{N, S};
 use lambda_runtime::Error;
 
@@ -27,7 +28,11 @@ impl Journal for Table {
             )
             .expression_attribute_values(":sku", sku)
             .expression_attribute_values(":delta", delta);
-        entry.send().await?;
+        // The SDK's own text is "service error".
+        entry
+            .send()
+            .await
+            .map_err(|error| DisplayErrorContext(error).to_string())?;
         Ok(())
     }
 }

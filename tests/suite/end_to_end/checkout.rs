@@ -64,13 +64,14 @@ async fn done(function: &Function) -> BTreeMap<String, i64> {
     done
 }
 
-/// Delivers the order until its message leaves the queue, each time behind the lease of the attempt before.
-async fn deliver(function: &Function, order: &Value, at: (usize, bool)) {
+/// Delivers the order until its message leaves the queue, each time behind the lease of the attempt before. Returns what the
+/// function wrote.
+async fn deliver(function: &Function, order: &Value, at: (usize, bool)) -> String {
     let mut sandbox = function.start().await;
     for delivery_number in 0..3 {
         let message_id = format!("m-{delivery_number}");
         if failed(sandbox.invoke(delivery(order, &message_id)).await) == NONE {
-            return;
+            return sandbox.lines();
         }
         function.end_leases_within(Duration::from_hours(1)).await;
     }
@@ -140,7 +141,8 @@ async fn a_charge_whose_reply_is_lost_is_not_repeated() {
     let lossy = Arc::new(LoseCharge::default());
     let proxy = Proxy::meddled_with(function.server(), lossy.clone()).await;
     let order = json!({ "order_id": "o-1", "quantity": 2, "amount": 1_250 });
-    deliver(&function.behind(&proxy), &order, (0, false)).await;
+    let lines = deliver(&function.behind(&proxy), &order, (0, false)).await;
+    assert!(lines.contains("not checked out"), "{lines}");
     let expected = ["reserve", "charge", "ship"].map(|what| (what.to_owned(), 1));
     assert_eq!(done(&function).await, BTreeMap::from(expected));
     assert_eq!(lossy.0.load(Ordering::Relaxed), 1);

@@ -210,6 +210,14 @@ async fn an_entry_stays_when_its_record_has_expired_and_another_payment_has_its_
     let another = batch(&[payment("pay-1").replace("5980", "1")]);
     assert_eq!(failed(sandbox.invoke(another).await), ["message-0"]);
     assert_eq!(function.effects().await, entries);
+    let lines = sandbox.lines();
+    let mut told = lines
+        .lines()
+        .filter(|line| line.contains("the payment isn't finished"));
+    assert!(
+        told.any(|line| line.contains("ConditionalCheckFailed")),
+        "{lines}"
+    );
 }
 
 /// Returns the sum of this metric in these lines.
