@@ -50,6 +50,8 @@ export class PaymentsStack extends Stack {
       // A message doesn't come back while an attempt runs.
       visibilityTimeout: Duration.seconds(6 * TIMEOUT.toSeconds()),
       deadLetterQueue: { queue: deadLetters, maxReceiveCount: 5 },
+      // A replaced queue keeps its messages, and `cdk destroy` leaves it.
+      removalPolicy: RemovalPolicy.RETAIN,
     });
 
     const worker = new lambda.Function(this, "Worker", {

@@ -217,6 +217,12 @@ class OtherPages(unittest.TestCase):
         self.assertRegex(sections["DeadLetters"], r"(?m)^  2\. After .*look for the effect(?s:.*)^  3\.")
         for name in ("Discarded", "Failed"):
             self.assertIn("look for effects ([DeadLetters](#deadletters), step 2)", " ".join(sections[name].split()), name)
+        for name, alarm in STACK.alarms().items():
+            words = alarm["AlarmDescription"]
+            if re.search("redrive|replayed, not repeated|with its payload again", words):
+                self.assertIn("look for effects", words, name)
+            if "replayed, not repeated" in words:
+                self.assertIn("if its key comes from the payload", " ".join(words.split()), name)
         paragraph = next(one for one in sections["Discarded"].split("\n\n") if "event.json" in one)
         self.assertIn("repeat until `batchItemFailures` is empty; only then delete", " ".join(paragraph.split()))
 

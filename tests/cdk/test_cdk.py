@@ -2,10 +2,11 @@
 
 import json
 import os
+import re
 import unittest
 from pathlib import Path
 
-from deployed.emulator import REGION, Emulator
+from deployed.emulator import REGION, ROOT, Emulator
 from deployed.queue_stack import QueueStack
 
 STACK = "Payments"
@@ -29,14 +30,20 @@ class Payments(QueueStack, unittest.TestCase):
         cls.emulator.keep(cls.outputs["LedgerTable"], cls.outputs["IdempotencyTable"], ttl=[cls.outputs["IdempotencyTable"]])
 
     def test_a_payment_that_is_sent_twice_is_entered_once(self):
-        payments = [{"payment_id": f"p-{number}", "order_id": "o-1", "amount": 1250, "currency": "EUR"} for number in range(1, 7)]
-        self.drive(payments[0])
-        self.drive_batch(payments[1:])
+        (body,) = re.findall("--message-body '(.*)'", (ROOT / "infra/cdk/README.md").read_text())
+        payment = json.loads(body)
+        self.drive(payment)
+        self.drive_batch([payment | {"payment_id": f"p-{number}"} for number in range(2, 7)])
         self.assert_permitted()
 
     def test_lambda_reads_which_messages_must_come_again(self):
         (mapping,) = self.emulator.client("lambda").list_event_source_mappings(FunctionName=self.function)["EventSourceMappings"]
         self.assertEqual(mapping["FunctionResponseTypes"], ["ReportBatchItemFailures"])
+
+    def test_a_replaced_queue_keeps_its_messages(self):
+        template = json.loads((Path(os.environ["SYNTHESISED"]) / f"{STACK}.template.json").read_text())
+        policies = [one["UpdateReplacePolicy"] for one in template["Resources"].values() if one["Type"] == "AWS::SQS::Queue"]
+        self.assertEqual(policies, ["Retain", "Retain"])
 
     def test_a_message_that_fails_again_and_again_is_kept(self):
         sqs = self.emulator.client("sqs")
