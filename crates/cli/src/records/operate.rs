@@ -291,9 +291,11 @@ pub(crate) fn intervention(
             repeats_steps,
             renews_keys,
         } => {
-            // A saga begins anew.
-            let again = steps_and_saga(record).filter(|(_, entry)| {
-                *repeats_steps && matches!(entry.state, StepState::Confirmed(_))
+            // A saga begins anew. A pending step was not begun under its new key.
+            let again = steps_and_saga(record).filter(|(_, entry)| match entry.state {
+                StepState::Confirmed(_) => *repeats_steps,
+                StepState::Pending => *repeats_steps && *renews_keys,
+                _ => false,
             });
             let again = again.map(|(name, entry)| {
                 let why = Some("rerun by an operator");

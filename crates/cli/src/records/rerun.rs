@@ -253,12 +253,11 @@ impl Args {
                 "its saga was undone, and each delivery would store its failure again: --keys new --steps repeat begins the saga anew".to_owned(),
             );
         }
-        let is_undone = handlers_steps(record).any(|(name, entry)| {
-            name.ends_with(UNDO) && matches!(entry.state, StepState::Confirmed(_))
-        });
+        let is_undone = handlers_steps(record)
+            .any(|(name, entry)| name.ends_with(UNDO) && entry.state != StepState::Failed);
         if repeats && !renews && is_undone {
             return Err(
-                "steps of its saga were undone, and under the same keys a provider may answer with an effect that was undone: give --keys new".to_owned(),
+                "steps of its saga were undone, or may have been, and under the same keys a provider may answer with an effect that was undone: give --keys new".to_owned(),
             );
         }
         let pending = pending_steps(record);
