@@ -56,19 +56,10 @@ pub use crate::idempotency::builder::Builder;
 /// assert!(matches!(charge().await?, Outcome::Replayed(receipt, _) if receipt == "receipt 1"));
 /// # Ok(()) }
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Idempotency {
     engine: Arc<Engine>,
     options: Options,
-}
-
-impl Clone for Idempotency {
-    fn clone(&self) -> Self {
-        Self {
-            engine: Arc::clone(&self.engine),
-            options: self.options.clone(),
-        }
-    }
 }
 
 impl Idempotency {

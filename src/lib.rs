@@ -98,32 +98,6 @@
 //! | `powertools` | | [`powertools`]: the keys of a function with Powertools for AWS Lambda, whose records are to be shared |
 //! | `test-util` | | [`testing`]: claims, messages, crashes and a clock for tests of handlers; the conformance suite for stores |
 //! | `test-dynamodb` | | `testing::TestDynamoDb`: a DynamoDB API in the test's own process; implies `test-util` and `dynamodb` |
-//!
-#![cfg_attr(feature = "batch", doc = "[`batch`]: crate::batch")]
-#![cfg_attr(not(feature = "batch"), doc = "[`batch`]: #features")]
-#![cfg_attr(feature = "sqs", doc = "[`sqs`]: crate::sqs")]
-#![cfg_attr(not(feature = "sqs"), doc = "[`sqs`]: #features")]
-#![cfg_attr(feature = "streams", doc = "[`kinesis`]: crate::kinesis")]
-#![cfg_attr(not(feature = "streams"), doc = "[`kinesis`]: #features")]
-#![cfg_attr(
-    feature = "streams",
-    doc = "[`dynamodb_streams`]: crate::dynamodb_streams"
-)]
-#![cfg_attr(not(feature = "streams"), doc = "[`dynamodb_streams`]: #features")]
-#![cfg_attr(feature = "streams", doc = "[`kafka`]: crate::kafka")]
-#![cfg_attr(not(feature = "streams"), doc = "[`kafka`]: #features")]
-#![cfg_attr(feature = "http", doc = "[`http`]: crate::http")]
-#![cfg_attr(not(feature = "http"), doc = "[`http`]: #features")]
-#![cfg_attr(feature = "invoke", doc = "[`invoke`]: crate::invoke")]
-#![cfg_attr(not(feature = "invoke"), doc = "[`invoke`]: #features")]
-#![cfg_attr(feature = "dynamodb", doc = "[`dynamodb`]: crate::dynamodb")]
-#![cfg_attr(not(feature = "dynamodb"), doc = "[`dynamodb`]: #features")]
-#![cfg_attr(feature = "window", doc = "[`window`]: crate::window")]
-#![cfg_attr(not(feature = "window"), doc = "[`window`]: #features")]
-#![cfg_attr(feature = "test-util", doc = "[`testing`]: crate::testing")]
-#![cfg_attr(not(feature = "test-util"), doc = "[`testing`]: #features")]
-#![cfg_attr(feature = "powertools", doc = "[`powertools`]: crate::powertools")]
-#![cfg_attr(not(feature = "powertools"), doc = "[`powertools`]: #features")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     test,

@@ -275,7 +275,7 @@ impl Source for SqsEvent {
         |message| "sqs_message" {
             messaging.message.id = message.message_id.as_deref().unwrap_or_default(),
             // A link to the producer's span, and no parent: one invocation works for many producers.
-            link.traceparent = Origin::of(message).map(|origin| origin.traceparent()),
+            link.traceparent = message.attributes.get("AWSTraceHeader").and_then(|header| traceparent(header)),
         }
     }
 }
@@ -294,57 +294,31 @@ impl<T> Message<T> {
     /// # }
     /// ```
     pub fn traceparent(&self) -> Option<String> {
-        Origin::of(&self.metadata).map(|origin| origin.traceparent())
+        let header = self.metadata.attributes.get("AWSTraceHeader")?;
+        traceparent(header)
     }
 }
 
-/// The producer's place in its trace, from the attribute `AWSTraceHeader`:
+/// Writes the producer's place in its trace as a W3C `traceparent`, from a text of the form
 /// `Root=1-5759e988-bd862e…;Parent=53995c3f…;Sampled=1`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Origin<'a> {
-    epoch: &'a str,
-    unique: &'a str,
-    parent: &'a str,
-    is_sampled: bool,
-}
-
-impl<'a> Origin<'a> {
-    fn of(message: &'a SqsMessage) -> Option<Self> {
-        Self::parse(message.attributes.get("AWSTraceHeader")?)
-    }
-
-    fn parse(header: &'a str) -> Option<Self> {
-        let field = |name: &str| {
-            header.split(';').find_map(|part| {
-                let (found, value) = part.trim().split_once('=')?;
-                (found == name).then_some(value)
-            })
-        };
-        let mut root = field("Root")?.split('-');
-        let ("1", epoch, unique, None) = (root.next()?, root.next()?, root.next()?, root.next())
-        else {
-            return None;
-        };
-        let parent = field("Parent")?;
-        let is_hex = |text: &str, length: usize| {
-            text.len() == length && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-        };
-        (is_hex(epoch, 8) && is_hex(unique, 24) && is_hex(parent, 16)).then(|| Self {
-            epoch,
-            unique,
-            parent,
-            is_sampled: field("Sampled") == Some("1"),
+fn traceparent(header: &str) -> Option<String> {
+    let field = |name: &str| {
+        header.split(';').find_map(|part| {
+            let (found, value) = part.trim().split_once('=')?;
+            (found == name).then_some(value)
         })
-    }
-
-    /// Writes it as a W3C `traceparent`.
-    fn traceparent(&self) -> String {
-        let flags = u8::from(self.is_sampled);
-        format!(
-            "00-{}{}-{}-{flags:02x}",
-            self.epoch, self.unique, self.parent
-        )
-    }
+    };
+    let mut root = field("Root")?.split('-');
+    let ("1", epoch, unique, None) = (root.next()?, root.next()?, root.next()?, root.next()) else {
+        return None;
+    };
+    let parent = field("Parent")?;
+    let is_hex = |text: &str, length: usize| {
+        text.len() == length && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    let flags = u8::from(field("Sampled") == Some("1"));
+    (is_hex(epoch, 8) && is_hex(unique, 24) && is_hex(parent, 16))
+        .then(|| format!("00-{epoch}{unique}-{parent}-{flags:02x}"))
 }
 
 #[cfg(test)]
@@ -376,10 +350,10 @@ mod tests {
     fn a_trace_header_becomes_a_traceparent() {
         let sampled = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1";
         let expected = "00-5759e988bd862e3fe1be46a994272793-53995c3f42cd8ad8-01";
-        assert_eq!(Origin::parse(sampled).unwrap().traceparent(), expected);
+        assert_eq!(traceparent(sampled).as_deref(), Some(expected));
         let lineage = "Lineage=a87bd80c:1|68fd508a:5; Parent=53995c3f42cd8ad8; Root=1-5759e988-bd862e3fe1be46a994272793";
-        let traceparent = Origin::parse(lineage).unwrap().traceparent();
-        assert!(traceparent.ends_with("-00"), "{traceparent}");
+        let unsampled = traceparent(lineage).unwrap();
+        assert!(unsampled.ends_with("-00"), "{unsampled}");
     }
 
     #[test]
@@ -393,7 +367,7 @@ mod tests {
             "Root=1-5759e988-bd862e3fe1be46a99427279Z;Parent=53995c3f42cd8ad8",
             "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=secret",
         ] {
-            assert_eq!(Origin::parse(header), None, "{header}");
+            assert_eq!(traceparent(header), None, "{header}");
         }
     }
 }

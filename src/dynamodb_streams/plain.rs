@@ -4,6 +4,7 @@
 //! lists the types.
 
 use data_encoding::BASE64;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::batch::BodyError;
@@ -89,7 +90,7 @@ fn string(value: &Value, out: &mut Vec<u8>) -> Result<(), BodyError> {
 fn number(value: &Value, out: &mut Vec<u8>) -> Result<(), BodyError> {
     const NO_NUMBER: BodyError = BodyError::new("the record has a number that is none");
     let text = value.as_str().ok_or(NO_NUMBER)?;
-    if !is_json_number(text.as_bytes()) {
+    if !is_json_number(text) {
         return Err(NO_NUMBER);
     }
     out.extend_from_slice(text.as_bytes());
@@ -97,28 +98,10 @@ fn number(value: &Value, out: &mut Vec<u8>) -> Result<(), BodyError> {
 }
 
 /// Tells whether a text is a number as RFC 8259 has it, with nothing before or after it.
-fn is_json_number(text: &[u8]) -> bool {
-    let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let rest = text.strip_prefix(b"-").unwrap_or(text);
-    let whole = digits(rest);
-    if whole == 0 || (whole > 1 && rest.starts_with(b"0")) {
-        return false;
-    }
-    let mut rest = rest.get(whole..).unwrap_or_default();
-    if let Some(fraction) = rest.strip_prefix(b".") {
-        let places = digits(fraction);
-        if places == 0 {
-            return false;
-        }
-        rest = fraction.get(places..).unwrap_or_default();
-    }
-    if let [b'e' | b'E', exponent @ ..] = rest {
-        let signed = exponent.strip_prefix(b"+");
-        let signed = signed.or_else(|| exponent.strip_prefix(b"-"));
-        let exponent = signed.unwrap_or(exponent);
-        return !exponent.is_empty() && digits(exponent) == exponent.len();
-    }
-    rest.is_empty()
+fn is_json_number(text: &str) -> bool {
+    let parsed = serde_json::from_str::<&RawValue>(text);
+    text.starts_with(|first: char| first == '-' || first.is_ascii_digit())
+        && parsed.is_ok_and(|raw| raw.get() == text)
 }
 
 fn bytes(value: &Value, out: &mut Vec<u8>) -> Result<(), BodyError> {
@@ -131,7 +114,6 @@ fn bytes(value: &Value, out: &mut Vec<u8>) -> Result<(), BodyError> {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -148,6 +130,7 @@ mod tests {
             (json!({ "S": "a \"b\"\n" }), r#""a \"b\"\n""#),
             (json!({ "S": "" }), r#""""#),
             (json!({ "N": "-1.50" }), "-1.50"),
+            (json!({ "N": "-0.1E+999" }), "-0.1E+999"),
             (json!({ "B": "AP8=" }), r#""AP8=""#),
             (json!({ "BOOL": true }), "true"),
             (json!({ "BOOL": false }), "false"),
@@ -185,7 +168,12 @@ mod tests {
             json!({ "N": "1,\"admin\":true" }),
             json!({ "N": "01" }),
             json!({ "N": " 1" }),
+            json!({ "N": "1 " }),
+            json!({ "N": "-" }),
+            json!({ "N": "1." }),
+            json!({ "N": "1e" }),
             json!({ "N": "NaN" }),
+            json!({ "N": "true" }),
             json!({ "B": "%%%" }),
             json!({ "BOOL": "true" }),
             json!({ "NULL": false }),
@@ -197,13 +185,5 @@ mod tests {
             assert!(plain(&json!({ "it": value })).is_err(), "{value}");
         }
         assert!(plain(&json!(["it"])).is_err());
-    }
-
-    proptest! {
-        #[test]
-        fn a_number_is_taken_where_a_parser_of_json_takes_it(text in "-?[0-9.eE+-]{0,8}") {
-            let parsed: Result<Box<serde_json::value::RawValue>, _> = serde_json::from_str(&text);
-            prop_assert_eq!(is_json_number(text.as_bytes()), parsed.is_ok(), "{}", text);
-        }
     }
 }

@@ -105,7 +105,7 @@ impl Kind {
                     text: Cow::Borrowed(event),
                     id: Some(task.token()?),
                     context: Vec::new(),
-                    compared: Some(task.compared()?),
+                    compared: Some(task.compared()),
                 })
             }
             Self::Sns => {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use lambda_idempotency::Idempotency;
 use lambda_idempotency::batch::{BatchError, BatchLayer, Message, Source};
 use lambda_idempotency::cloudwatch_logs::LogsEvent;
-use lambda_idempotency::kafka::{KafkaEvent, RecordPlace};
+use lambda_idempotency::kafka::KafkaEvent;
 use lambda_idempotency::mq::{activemq::ActiveMqEvent, rabbitmq::RabbitMqEvent};
 use lambda_idempotency::pipes::ItemFailures;
 use lambda_idempotency::s3_events::S3Event;
@@ -29,10 +29,13 @@ pub fn check(data: &[u8]) {
         return;
     };
     match source % 6 {
-        0 => judge::<KafkaEvent>(event, |reply: ItemFailures<RecordPlace>| {
+        0 => judge::<KafkaEvent>(event, |reply: ItemFailures<Value>| {
             let places = reply.batch_item_failures.into_iter();
             places
-                .map(|place| format!("{}-{}", place.partition, place.offset))
+                .map(|place| {
+                    let partition = place["partition"].as_str().unwrap_or_default();
+                    format!("{partition}-{}", place["offset"])
+                })
                 .collect()
         }),
         1 => judge::<LogsEvent>(event, |()| Vec::new()),

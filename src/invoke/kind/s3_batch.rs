@@ -5,6 +5,7 @@ use std::fmt::Display;
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::engine::error::ErrorKind;
@@ -84,15 +85,6 @@ struct Task {
     s3_bucket_arn: Option<String>,
 }
 
-/// Holds what two tasks of one key are compared by.
-#[derive(Serialize)]
-struct Compared<'a> {
-    bucket: &'a str,
-    key: &'a str,
-    version_id: Option<&'a str>,
-    user_arguments: &'a BTreeMap<String, String>,
-}
-
 impl S3BatchTask {
     /// Reads an event.
     pub(super) fn read(event: &str) -> Result<Self, KindError> {
@@ -130,14 +122,14 @@ impl S3BatchTask {
 
     /// Makes the JSON text that two tasks of one key are compared by: what the task asks for,
     /// without the ids of the job and of the try.
-    pub(super) fn compared(&self) -> Result<String, KindError> {
-        let compared = Compared {
-            bucket: &self.bucket,
-            key: &self.key,
-            version_id: self.version_id.as_deref(),
-            user_arguments: &self.user_arguments,
-        };
-        serde_json::to_string(&compared).map_err(|_| KindError::S3Batch)
+    pub(super) fn compared(&self) -> String {
+        let compared = json!({
+            "bucket": self.bucket,
+            "key": self.key,
+            "version_id": self.version_id,
+            "user_arguments": self.user_arguments,
+        });
+        compared.to_string()
     }
 }
 

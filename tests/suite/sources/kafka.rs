@@ -1,7 +1,7 @@
 //! Kafka: what comes again after a failure, and under which key.
 
 use lambda_idempotency::batch::Order;
-use lambda_idempotency::kafka::{ItemFailures, KafkaEvent, KafkaRecord, RecordPlace};
+use lambda_idempotency::kafka::{ItemFailures, KafkaEvent, KafkaRecord};
 use serde_json::json;
 
 use super::*;
@@ -9,10 +9,13 @@ use super::*;
 const MSK: &str = include_str!("../../fixtures/kafka-msk.json");
 const SELF_MANAGED: &str = include_str!("../../fixtures/kafka-self-managed.json");
 
-fn named(reply: ItemFailures<RecordPlace>) -> Vec<(String, u64)> {
+fn named(reply: ItemFailures<Value>) -> Vec<(String, u64)> {
     let places = reply.batch_item_failures.into_iter();
     places
-        .map(|place| (place.partition, place.offset))
+        .map(|place| {
+            let partition = place["partition"].as_str().unwrap();
+            (partition.to_owned(), place["offset"].as_u64().unwrap())
+        })
         .collect()
 }
 

@@ -61,7 +61,7 @@ fn the_token_is_of_the_object_in_its_job_and_not_of_the_try() {
 
 #[test]
 fn what_a_task_asks_for_is_compared_and_not_its_job() {
-    let compared = |pointer, value| with(V2, pointer, value).unwrap().compared().unwrap();
+    let compared = |pointer, value| with(V2, pointer, value).unwrap().compared();
     let first = compared("/job/id", json!("j-1"));
     assert_eq!(compared("/job/id", json!("j-2")), first);
     assert_eq!(compared("/tasks/0/taskId", json!("t-2")), first);
