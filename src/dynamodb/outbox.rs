@@ -39,6 +39,7 @@ use crate::dynamodb::layout::{Item, as_item, string};
 use crate::dynamodb::transaction::{MOST_BYTES_OF_AN_ITEM, Target, action, fits, name_of};
 use crate::engine::claim::Claim;
 use crate::protocol::clock::EpochMillis;
+pub use crate::store::transaction::Event;
 use crate::store::transaction::{Write, WriteError};
 
 /// Names the index of events that no relay has published yet.
@@ -58,42 +59,6 @@ pub struct Outbox {
     table: String,
 }
 
-/// An event announces a change. Its `Debug` shows its type alone.
-#[derive(Clone, PartialEq, Eq)]
-#[must_use = "an event is told by `Outbox::emit`"]
-pub struct Event {
-    kind: String,
-    aggregate: String,
-    name: String,
-}
-
-impl Event {
-    /// Makes an event of this type (`order.created`), about this aggregate (an order's id). Events
-    /// of one aggregate are published in order.
-    pub fn new(kind: impl Into<String>, aggregate: impl Into<String>) -> Self {
-        Self {
-            kind: kind.into(),
-            aggregate: aggregate.into(),
-            name: String::new(),
-        }
-    }
-
-    /// Sets a name, which is part of the id, to distinguish two events of one type and one
-    /// aggregate in a transaction.
-    pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = name.into();
-        self
-    }
-}
-
-impl fmt::Debug for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Event")
-            .field("kind", &self.kind)
-            .finish_non_exhaustive()
-    }
-}
-
 impl Outbox {
     /// Makes an outbox on this table.
     pub fn new(table: impl Into<String>) -> Self {
@@ -105,7 +70,8 @@ impl Outbox {
     /// Adds an event to the claim's transaction, and returns its id.
     ///
     /// The id is a UUID, derived from the idempotency key, the type, the aggregate and the name:
-    /// the event has the same id in each attempt.
+    /// the event has the same id in each attempt. Beside steps or a saga, emit it where
+    /// [`Claim::write`] says.
     ///
     /// # Errors
     ///

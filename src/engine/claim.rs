@@ -246,6 +246,10 @@ impl Claim {
     /// protects (the kill switch, a missing key that is let pass) the writes commit as one
     /// transaction without a record.
     ///
+    /// Call it outside of [steps](Self::step), whose closures a later attempt skips, and behind
+    /// [`Saga::finish`]: what is handed over before a saga is undone commits where the handler then returns
+    /// `Ok`. A condition that may fail belongs in a step of the saga: refused here, it undoes nothing.
+    ///
     /// # Errors
     ///
     /// At once, before anything is sent: when the store can't do it, or the transaction would break

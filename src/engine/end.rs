@@ -35,8 +35,11 @@ impl Engine {
         disposition: Disposition,
     ) -> Result<Ended, Obstacle> {
         self.follow(claim, &mut hold);
+        // A step beside a saga that is undone waits for an operator as any other does.
+        let waits_beside =
+            claim.compensated().is_some() && matches!(claim.stop(), Some(Stop::Interrupted { .. }));
         // Nor is a run a success whose saga waits for an operator.
-        if claim.goes_back() || claim.has_stuck_saga() {
+        if (claim.goes_back() && !waits_beside) || claim.has_stuck_saga() {
             return Box::pin(self.end_saga(request, hold, claim, disposition)).await;
         }
         let (failure, last_error) = match disposition {
@@ -242,14 +245,13 @@ impl Engine {
         let ended = self.end_unprotected(claim, &disposition, end).await;
         if let Some(shadow) = shadow {
             let noted = match (&ended, claim.compensated()) {
-                (Err(_), _) => Disposition::Release(Some("not committed".into())),
-                (Ok(_), _) if !claim.goes_back() => disposition,
                 // As a saga ends that fails.
-                (Ok(_), None) => Disposition::Release(Some("compensating".into())),
-                (Ok(_), Some(failure)) => match disposition {
-                    Disposition::Complete(_) => disposition,
-                    _ => Disposition::Fail(failure),
-                },
+                (_, None) if claim.goes_back() => Disposition::Release(Some("compensating".into())),
+                (Err(_), _) => Disposition::Release(Some("not committed".into())),
+                (Ok(_), Some(failure)) if !matches!(disposition, Disposition::Complete(_)) => {
+                    Disposition::Fail(failure)
+                }
+                (Ok(_), _) => disposition,
             };
             self.note(*shadow, claim, &noted).await;
         }

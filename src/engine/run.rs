@@ -155,6 +155,15 @@ impl Run {
             Protection::Shadow(shadow) => {
                 Box::pin(engine.end_shadow(shadow, claim, disposition, *store_end)).await
             }
+            // A caller would take its own answer for the end, and leave the saga half undone.
+            Protection::None
+                if claim.goes_back()
+                    && claim.compensated().is_none()
+                    && matches!(disposition, Disposition::Complete(_)) =>
+            {
+                drop(claim.collected().close());
+                Err(Error::Compensating)
+            }
             Protection::None => {
                 Box::pin(engine.end_unprotected(claim, &disposition, *store_end)).await
             }
@@ -324,7 +333,7 @@ impl Run {
         {
             events::refused(request, &Error::TooLate);
         }
-        ending(times, async { drop(self.not_started().await) }).await;
+        ending(times, self.not_started()).await;
         Err(Error::TooLate)
     }
 

@@ -161,11 +161,8 @@ pub(crate) async fn within<F: Future>(end: Option<Instant>, work: F) -> Option<F
 }
 
 /// Awaits the end of a run whose work didn't return. The rest of the reserve is the answer's.
-pub(crate) async fn ending(times: Option<Times>, ending: impl Future<Output = ()>) {
-    match times {
-        Some(times) => drop(timeout_at(times.give_up, ending).await),
-        None => ending.await,
-    }
+pub(crate) async fn ending<T>(times: Option<Times>, ending: impl Future<Output = T>) -> Option<T> {
+    within(times.map(|times| times.give_up), ending).await
 }
 
 #[cfg(test)]

@@ -218,8 +218,15 @@ where
     let end = times.map(|times| times.end);
     if let Some(Err(error)) = run.within(end, inner.ready()).await {
         note_error(&once, &settings, run.claim(), Some(&parts), &error);
-        ending(times, async { drop(run.not_started().await) }).await;
-        return Err(Unanswered::Handler(error));
+        // Without a claim, only its end finds out that it is done.
+        match ending(times, run.not_started()).await {
+            Some(Ok(Ended::Replay(replayed))) => {
+                let head = Some(Box::new(parts));
+                return Ok(replay(&once, &settings, &replayed, &accepted, head).await?);
+            }
+            Some(Err(obstacle)) => return Err(obstacle.into()),
+            _ => return Err(Unanswered::Handler(error)),
+        }
     }
     run = Box::pin(run.in_time(times)).await?;
     let is_protected = run.claim().is_protected();

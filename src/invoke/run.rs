@@ -165,8 +165,12 @@ impl<T: DeserializeOwned, E: Display + 'static> Config<T, E> {
         if let Some(Err(error)) = run.within(end, handler.ready()).await {
             once.log_error(run.claim(), &error);
             self.show(event, &error);
-            ending(times, async { drop(run.not_started().await) }).await;
-            return Err(self.handler_failed(error));
+            // Without a claim, only its end finds out that it is done.
+            return match ending(times, run.not_started()).await {
+                Some(Ok(Ended::Replay(replayed))) => self.replay(event, &replayed, limits).await,
+                Some(Err(obstacle)) => Err(obstacle.into()),
+                _ => Err(self.handler_failed(error)),
+            };
         }
         let run = Box::pin(run.in_time(times)).await?;
         let invocation = Invocation::new(payload, run.claim().clone(), context);

@@ -186,7 +186,7 @@ impl StepEntry {
             state: StepState::Pending,
             revision: before.map_or(0, |entry| entry.revision).saturating_add(1),
             tries: before.map_or(0, |entry| entry.tries).saturating_add(1),
-            last_error: before.and_then(|entry| entry.last_error.clone()),
+            last_error: None,
             at,
         }
     }

@@ -201,6 +201,46 @@ pub enum WriteError {
 
 debug_by_display!(WriteError);
 
+/// An event announces a change, in an outbox. Its `Debug` shows its type alone.
+#[derive(Clone, PartialEq, Eq)]
+#[must_use = "an event is told by `Outbox::emit`"]
+#[non_exhaustive]
+pub struct Event {
+    #[doc(hidden)]
+    pub kind: String,
+    #[doc(hidden)]
+    pub aggregate: String,
+    #[doc(hidden)]
+    pub name: String,
+}
+
+impl Event {
+    /// Makes an event of this type (`order.created`), about this aggregate (an order's id). Events
+    /// of one aggregate are published in order.
+    pub fn new(kind: impl Into<String>, aggregate: impl Into<String>) -> Self {
+        Self {
+            kind: kind.into(),
+            aggregate: aggregate.into(),
+            name: String::new(),
+        }
+    }
+
+    /// Sets a name, which is part of the id, to distinguish two events of one type and one
+    /// aggregate in a transaction.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Event")
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
+    }
+}
+
 /// Decides whether a write may join those that a transaction has already.
 pub(crate) type Admission = fn(&[Write], &Write) -> Result<(), WriteError>;
 

@@ -95,7 +95,7 @@ struct World {
     asked: Vec<String>,
 }
 
-/// A shop whose providers honour keys, or can be asked instead.
+/// A shop whose providers honour keys, or can be asked about effects instead. Compensations honour keys.
 struct Bench {
     clock: ManualClock,
     store: Deadly,
@@ -516,14 +516,14 @@ async fn a_handler_may_go_on_from_an_interrupted_step_beside_its_saga() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_one_saga_of_well_named_steps_is_refused() {
-    let bench = bench(true, None);
+async fn what_is_not_one_saga_of_well_named_steps_is_refused_or_undone() {
     let run = async |checkout: &dyn Fn(
         Claim,
     ) -> futures_util::future::BoxFuture<
         'static,
         Result<u32, SagaError<Shop>>,
     >| {
+        let bench = bench(true, None);
         let refused = bench.once.run(key(), None, checkout).await;
         match refused {
             Err(Error::Handler(error)) => error,
@@ -549,16 +549,68 @@ async fn what_is_not_one_saga_of_well_named_steps_is_refused() {
             })
         }
     };
-    let twice = run(&named(&["a", "a"])).await;
-    assert!(
-        matches!(twice, SagaError::Step(StepError::Repeated { .. })),
-        "{twice:?}"
-    );
-    for name in ["a/undo", "@saga", ""] {
-        let odd = run(&named(Box::leak(Box::new([name])))).await;
+    let many: Vec<&str> = (0..=50).map(|step| &*format!("{step}").leak()).collect();
+    for name in ["@saga", ""] {
+        let told = run(&named(vec![name].leak())).await;
         assert!(
-            matches!(odd, SagaError::Step(StepError::Name { .. })),
-            "{odd:?}"
+            matches!(told, SagaError::Step(StepError::Name { .. })),
+            "nothing is to be undone: {told:?}"
+        );
+    }
+    for (names, words, count) in [
+        (vec!["a", "a"], "was run already", 1),
+        (vec!["a", "a/undo"], "can't be used", 1),
+        (many, "has no room", 50),
+    ] {
+        let told = run(&named(names.leak())).await;
+        let SagaError::Compensated { failure, undone } = told else {
+            panic!("{told:?}")
+        };
+        assert!(failure.message.contains(words), "{failure:?}");
+        assert_eq!((failure.kind.as_str(), undone.len()), ("NotBegun", count));
+    }
+}
+
+/// A step that the handler begins itself, once all is undone.
+#[tokio::test(start_paused = true)]
+async fn a_step_behind_a_compensation_waits_for_an_operator_as_any_other() {
+    let bench = bench(true, Some("charge"));
+    let checkout = async |claim: Claim| {
+        let told = bench.checkout(claim.clone()).await.unwrap_err();
+        let notify = Step::named("notify").on_crash(OnCrash::Interrupt);
+        claim.step(notify, |key| bench.fire("notify", key)).await?;
+        Err::<u32, _>(told)
+    };
+    *bench.dies_behind.lock().unwrap() = Some("notify".to_owned());
+    let died = Box::pin(bench.once.run(key(), None, checkout));
+    assert!(bench.outcome(died).await.is_none());
+    for _ in 0..2 {
+        let told = bench.once.run(key(), None, checkout).await.unwrap_err();
+        assert!(matches!(told, Error::Interrupted { .. }), "{told:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_protection_a_saga_that_still_compensates_is_no_success() {
+    for observes in [false, true] {
+        let mut bench = bench(true, None);
+        let builder = Idempotency::builder(bench.store.clone()).namespace("saga");
+        let builder = builder.disabled(!observes).observe(observes);
+        bench.once = builder.build().unwrap();
+        let checkout = async |claim: Claim| {
+            let mut saga = claim.saga::<Shop>().unwrap();
+            let undo = |_, _| async { Err(Shop::Down) };
+            let reserve = saga.step("reserve", |key| bench.fire("reserve", key), undo);
+            reserve.await.unwrap();
+            let _ = saga.abort(&Shop::Declined).await;
+            Ok::<u32, Shop>(1)
+        };
+        let told = bench.once.run(key(), None, checkout).await;
+        // Observing changes no answer.
+        assert_eq!(told.is_ok(), observes, "{told:?}");
+        assert!(
+            observes || matches!(told, Err(Error::Compensating)),
+            "{told:?}"
         );
     }
 }

@@ -30,8 +30,10 @@
 //! }
 //! ```
 
+use std::fmt;
 use std::time::SystemTime;
 
+pub use lambda_idempotency::store::transaction::Event;
 use lambda_idempotency::store::transaction::WriteError;
 use lambda_idempotency::{Claim, EpochMillis};
 use serde::Serialize;
@@ -51,35 +53,8 @@ pub struct Outbox {
     table: TableName,
 }
 
-/// An event announces a change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "an event is told by `Outbox::emit`"]
-pub struct Event {
-    kind: String,
-    aggregate: String,
-    name: String,
-}
-
-impl Event {
-    /// Makes an event of this type (`order.created`), about this aggregate (an order's id).
-    pub fn new(kind: impl Into<String>, aggregate: impl Into<String>) -> Self {
-        Self {
-            kind: kind.into(),
-            aggregate: aggregate.into(),
-            name: String::new(),
-        }
-    }
-
-    /// Sets a name, which is part of the id, to distinguish two events of one type and one aggregate in
-    /// a transaction.
-    pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = name.into();
-        self
-    }
-}
-
-/// A relay reads events in this form.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A relay reads events in this form. Its `Debug` shows its id and type alone.
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredEvent {
     /// A UUID, by which consumers recognise a repetition.
@@ -92,6 +67,15 @@ pub struct StoredEvent {
     pub data: String,
     /// The time when the handler added it to the transaction.
     pub recorded_at: EpochMillis,
+}
+
+impl fmt::Debug for StoredEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoredEvent")
+            .field("id", &self.id)
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The result of one call of [`Outbox::relay`].
@@ -157,7 +141,7 @@ impl Outbox {
             .affects(1))
     }
 
-    /// Adds an event to the writes of a claim.
+    /// Adds an event to the writes of a claim. Beside steps or a saga, emit it where [`Claim::write`] says.
     ///
     /// # Errors
     ///

@@ -31,8 +31,9 @@ type Undo<'a, E> = Box<dyn FnOnce(String) -> BoxFuture<'a, Result<(), E>> + Send
 /// Each [`step`](Self::step) has an effect and a compensation. An error that is
 /// [permanent](Self::permanent) first writes down that the saga is *compensating*: from then on no delivery
 /// goes forward again. Then what was confirmed is undone, the last first, each compensation as a step of
-/// its own, `{step}/undo`, with its own key. Any other error ends the attempt, and the next delivery
-/// resumes where it stopped: forward, or backward.
+/// its own, `{step}/undo`, with its own key. So it is where no delivery can begin a step that
+/// follows, or keep its result. Any other error ends the attempt, and the next delivery resumes where it
+/// stopped: forward, or backward.
 ///
 /// The handler runs again in each delivery, and must name the same steps in the same order, up to the one
 /// at which it stopped. A step's result comes out of the record then.
@@ -129,7 +130,8 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
     ///
     /// # Errors
     ///
-    /// [`SagaError`] says what happened. Return it from the handler.
+    /// [`SagaError`] says what happened. Return it from the handler. A result that can't be kept, and a step
+    /// that no delivery could begin (its name, a full journal), undo the saga.
     ///
     /// # Cancellation
     ///
@@ -159,7 +161,8 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
     /// Runs an effect that can be undone, and whose provider can be asked about it: where an attempt died
     /// in the middle, or the effect failed with an error that isn't [permanent](Self::permanent), `query`
     /// is given the step's key and returns the result of the effect, or `None` where it did not happen. It
-    /// has 10 seconds.
+    /// has 10 seconds. It isn't asked about the compensation, which has to honour its key, or needs
+    /// [`OnCrash::Interrupt`] and [`Step::unsure_after`].
     ///
     /// # Errors
     ///
@@ -197,11 +200,11 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
         E: HandlerError<M>,
     {
         name_causes_of::<E, M>();
-        self.undo_after(error).await
+        self.undo_after(Failure::of(error)).await
     }
 
-    async fn undo_after(&mut self, error: &E) -> SagaError<E> {
-        match self.fail(Failure::of(error)).await {
+    async fn undo_after(&mut self, failure: Failure) -> SagaError<E> {
+        match self.fail(failure).await {
             Ok(()) => self.go_back().await,
             Err(error) => error,
         }
@@ -298,11 +301,20 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
                         if !is_permanent {
                             return Err(StepError::Effect(error).into());
                         }
-                        return Err(self.undo_after(&error).await);
+                        return Err(self.undo_after(Failure::of(&error)).await);
                     }
                 }
             }
             Err(StepError::Interrupted { step, .. }) => return Err(self.get_stuck(step).await),
+            // What was done can't stay until then. Another step of its name is not this one.
+            Err(error) if !self.undos.is_empty() && inner.never_begins(&error) => {
+                self.own.pop();
+                let failure = Failure {
+                    kind: "NotBegun".to_owned(),
+                    ..Failure::of(&error)
+                };
+                return Err(self.undo_after(failure).await);
+            }
             Err(error) => return Err(error.into()),
         };
         let back = |value: T| -> Undo<'a, E> { Box::new(move |key| Box::pin(undo(key, value))) };
@@ -313,10 +325,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
                 message: format!("the result of step `{name}` could not be kept: {reason}"),
             };
             self.undos.extend(live.map(|live| (step, back(live))));
-            return match self.fail(failure).await {
-                Ok(()) => Err(self.go_back().await),
-                Err(error) => Err(error),
-            };
+            return Err(self.undo_after(failure).await);
         }
         let to_undo = match give_back::<T, E>(name.clone(), result.clone()) {
             // As one that is not named: only an operator can undo it.

@@ -242,6 +242,22 @@ impl Inner {
         Err(error)
     }
 
+    /// Tells whether no later attempt could begin a step that this error kept from beginning. What is pending
+    /// may leave room in the journal.
+    pub(super) fn never_begins<E: 'static>(&self, error: &StepError<E>) -> bool {
+        match error {
+            StepError::Name { .. } | StepError::Repeated { .. } => true,
+            StepError::Full { .. } => {
+                let state = self.steps.state();
+                !state
+                    .journal
+                    .iter()
+                    .any(|(_, entry)| is_pending(Some(entry)))
+            }
+            _ => false,
+        }
+    }
+
     /// Decides what to do about a step: gives its turn, or the result that it has.
     fn decide<E: 'static>(&self, name: &str, crashed: OnCrash) -> Result<Begun<'_>, StepError<E>> {
         let step = || name.to_owned();
@@ -486,8 +502,8 @@ impl<E> Step<E> {
 
     /// Sets the errors of the effect, or of its compensation, after which it isn't known whether it
     /// happened: a timeout, say. The step then counts as one whose attempt died. Default: none; an error
-    /// says that nothing happened, except of a [`queried_step`](crate::Saga::queried_step), whose provider
-    /// is asked after each error that isn't permanent.
+    /// says that nothing happened, except of the effect of a [`queried_step`](crate::Saga::queried_step),
+    /// whose provider is asked after each error that isn't permanent.
     pub fn unsure_after(mut self, unsure: impl Fn(&E) -> bool + Send + Sync + 'static) -> Self {
         self.unsure = Some(Box::new(unsure));
         self

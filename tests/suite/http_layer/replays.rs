@@ -1,13 +1,21 @@
 //! The headers of a replay.
 
+use std::future::{Ready, ready};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
 use http::Response;
 use http::header::{DATE, HeaderName};
-use lambda_http::Body;
+use lambda_http::{Body, Request};
 use lambda_idempotency::http::IdempotencyLayer;
+use lambda_idempotency::{Idempotency, InFlight};
+use tower::{Layer, Service, ServiceExt};
 
 use super::api::{Answer, Api, Door, Failure};
 use crate::on_each_server;
-use crate::support::Server;
+use crate::support::{Server, VirtualClock};
 
 async fn with_many_headers(_: usize, _: lambda_http::Request) -> Result<Response<Body>, Failure> {
     let response = Response::builder()
@@ -76,4 +84,41 @@ async fn what_is_left_out_is_not_in_the_table_either(server: Server) {
         data.contains("/orders/17") && !data.contains("session=1"),
         "{data}"
     );
+}
+
+/// A service that is ready once, and then fails.
+#[derive(Clone, Default)]
+struct ReadyOnce(Arc<AtomicBool>);
+
+impl Service<Request> for ReadyOnce {
+    type Response = Response<String>;
+    type Error = Failure;
+    type Future = Ready<Result<Self::Response, Failure>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        let was_ready = self.0.swap(true, Ordering::Relaxed);
+        Poll::Ready(if was_ready {
+            Err("not ready".into())
+        } else {
+            Ok(())
+        })
+    }
+
+    fn call(&mut self, _: Request) -> Self::Future {
+        ready(Ok(Response::default()))
+    }
+}
+
+on_each_server!(a_duplicate_without_a_claim_is_replayed_though_its_handler_is_not_ready);
+async fn a_duplicate_without_a_claim_is_replayed_though_its_handler_is_not_ready(server: Server) {
+    let waiting = InFlight::WaitUpTo(Duration::from_secs(20));
+    let once = Idempotency::builder(server.store().await).namespace("shop");
+    let once = once.in_flight(waiting).clock(VirtualClock).build();
+    let once = once.unwrap().claimless();
+    let layer = IdempotencyLayer::unscoped(once);
+    let call = Door::Http.post("k-1");
+    Api::under(&layer, with_many_headers).send(&call).await;
+    let replayed = layer.layer(ReadyOnce::default()).oneshot(call.request());
+    let replayed = replayed.await.unwrap();
+    assert_eq!(replayed.headers()["idempotent-replayed"], "true");
 }

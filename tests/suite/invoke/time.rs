@@ -1,6 +1,7 @@
 //! A handler whose time is over.
 
 use futures_util::FutureExt;
+use lambda_idempotency::InFlight;
 use lambda_idempotency::testing::{Call, Fault, FaultyStore};
 use tokio::time::Instant;
 
@@ -55,7 +56,9 @@ async fn the_reserve_is_at_most_half_of_the_time() {
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_is_never_ready_holds_no_key() {
     #[derive(Clone)]
-    struct NeverReady;
+    struct NeverReady {
+        fails: bool,
+    }
     impl Service<Invocation<Settlement>> for NeverReady {
         type Response = u8;
         type Error = SettleError;
@@ -64,6 +67,9 @@ async fn a_handler_that_is_never_ready_holds_no_key() {
             &mut self,
             _: &mut std::task::Context<'_>,
         ) -> std::task::Poll<Result<(), SettleError>> {
+            if self.fails {
+                return std::task::Poll::Ready(Err(SettleError::Unreachable));
+            }
             std::task::Poll::Pending
         }
         fn call(&mut self, _: Invocation<Settlement>) -> Self::Future {
@@ -71,7 +77,7 @@ async fn a_handler_that_is_never_ready_holds_no_key() {
         }
     }
     let once = engine();
-    let function = tower::Layer::layer(&settle(&once), NeverReady);
+    let function = tower::Layer::layer(&settle(&once), NeverReady { fails: false });
     let invocation = TestInvocation::json(&settlement("s-1", 5)).unwrap();
     let event = invocation.timeout(Duration::from_millis(400)).event();
     let ended = function.oneshot(event).await.unwrap_err();
@@ -81,6 +87,15 @@ async fn a_handler_that_is_never_ready_holds_no_key() {
         .await
         .unwrap();
     assert_eq!(runs.take(), 1);
+    // Without a claim, a duplicate gets the answer all the same.
+    let server = Server::dynoxide().await;
+    let waiting = InFlight::WaitUpTo(Duration::from_secs(1));
+    let waiting = builder(server.store().await).in_flight(waiting);
+    let once = waiting.build().unwrap().claimless();
+    let first = invoke(&settling(&once, &runs), &settlement("s-1", 5)).await;
+    let broken = tower::Layer::layer(&settle(&once), NeverReady { fails: true });
+    let second = invoke(&broken, &settlement("s-1", 5)).await;
+    assert_eq!(second.unwrap(), first.unwrap());
 }
 
 #[tokio::test(start_paused = true)]

@@ -72,6 +72,8 @@ async fn an_event_is_published_if_and_only_if_its_transaction_commits() {
     emit(&store, &outbox, "commits", &[("a", 1)], false).await;
     let seen = Mutex::new(Vec::new());
     let publish = async |event: &StoredEvent| {
+        let shown = format!("{event:?}");
+        assert!(!shown.contains("number"), "{shown}");
         seen.lock()
             .unwrap()
             .push((event.kind.clone(), number(event)));
