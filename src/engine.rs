@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use settings::{OnStoreUnavailable, Settings};
+use settings::Settings;
 use time::Moment;
 use tokio::time::Instant;
 
-use crate::protocol::clock::{Clock, EpochMillis};
-use crate::protocol::key::{Namespace, RecordId};
-use crate::protocol::record::{Owner, Owners};
+use crate::protocol::clock::Clock;
+use crate::protocol::key::Namespace;
+use crate::protocol::record::Owners;
 use crate::store::DynStore;
 use crate::store::grouped::Groups;
 
@@ -25,6 +25,7 @@ pub(crate) mod error;
 pub(crate) mod events;
 mod fence;
 mod finish;
+mod held;
 #[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
 pub(crate) mod hook;
 mod lease;
@@ -49,6 +50,7 @@ pub(crate) mod time;
 pub(crate) use crate::store::GROUP;
 pub(crate) use abandoned::UnsentEndings;
 pub use finish::{Disposition, Ended};
+pub(crate) use held::HeldKeys;
 pub(crate) use metrics::Meters;
 pub use outcome::{Replay, Replayed};
 pub(crate) use pace::Pace;
@@ -83,6 +85,7 @@ pub(crate) struct Engine {
     pub(crate) detached: DetachedRuns,
     pub(crate) permission: Permission,
     pub(crate) unsent: UnsentEndings,
+    pub(crate) held_keys: HeldKeys,
     pub(crate) pace: Pace,
     /// A claimless run met a record with new derived keys: each reads its record first from then on.
     pub(crate) reads_first: AtomicBool,
@@ -92,13 +95,6 @@ impl Engine {
     /// Tells whether the engine only observes.
     pub(crate) fn is_observing(&self) -> bool {
         self.observed.is_some() && !self.disabled
-    }
-
-    /// Notes that a run of this process holds the key until this lease is over: `FailOpen` asks.
-    fn hold_key(&self, id: &RecordId, owner: &Owner, lease: EpochMillis) {
-        if self.settings.on_store_unavailable == OnStoreUnavailable::FailOpen {
-            self.unsent.hold(id, owner, lease, self.clock.now());
-        }
     }
 
     /// Reads both clocks.

@@ -32,7 +32,7 @@ use crate::engine::settings::InFlight;
 #[cfg(feature = "http")]
 use crate::engine::settings::OnMissingKey;
 #[cfg(feature = "batch")]
-use crate::engine::{Batch, Place, events};
+use crate::engine::{Batch, Place};
 pub use crate::idempotency::builder::Builder;
 
 /// Runs handlers so that a request which comes twice takes effect once.
@@ -164,16 +164,18 @@ impl Idempotency {
     }
 
     /// Binds the engine to the requests of one batch, whose replays are not read. Drive the batch,
-    /// or its groups don't leave. No store call lasts beyond `store_end`.
+    /// or its groups don't leave. No store call lasts beyond `store_end`. With
+    /// `keeps_failures`, a failure is kept as long as another outcome.
     #[cfg(feature = "batch")]
     pub(crate) fn batch(
         &self,
         grouped: bool,
         requests: usize,
         store_end: Option<tokio::time::Instant>,
+        keeps_failures: bool,
     ) -> Self {
         let store = grouped.then(|| Arc::clone(&self.engine.store));
-        let batch = Batch::new(store, requests, store_end);
+        let batch = Batch::new(store, requests, store_end, keeps_failures);
         self.with(|options| {
             options.wants_outcome = false;
             options.batch = Some(Arc::new(batch));
@@ -237,16 +239,6 @@ impl Idempotency {
     /// When the key can't be used.
     pub fn record_id(&self, key: &Key) -> Result<RecordId, KeyError> {
         self.engine.record_id(key)
-    }
-
-    /// Reports a message that asks for something else than the one of its batch which has the same key:
-    /// no claim of it was tried.
-    #[cfg(feature = "batch")]
-    pub(crate) fn mismatched(&self, operation: &str, record: &RecordId) {
-        let Engine {
-            meters, namespace, ..
-        } = &*self.engine;
-        events::mismatched(&meters.of(namespace.as_str(), operation), operation, record);
     }
 
     /// Begins a request and gives a run, or the outcome of an earlier one. For work that is not a
@@ -381,16 +373,14 @@ impl Idempotency {
         Fut: Future<Output = Result<T, E>>,
     {
         let times = self.times(None);
-        let run = match self
-            .begin(key, fingerprint)
-            .await
-            .map_err(Obstacle::widen)?
-        {
+        let begun = match self.begin(key, fingerprint).await {
+            Ok(Begun::Run(run)) => Box::pin(run.in_time(times)).await,
+            begun => begun,
+        };
+        let run = match begun.map_err(Obstacle::widen)? {
             Begun::Run(run) => run,
             Begun::Replay(replayed) => return given(&replayed),
         };
-        let run = Box::pin(run.in_time(times)).await;
-        let run = run.map_err(Obstacle::widen)?;
         let claim = run.claim().clone();
         // The call itself is inside, too: a handler may panic before it returns its future. Boxed,
         // since its size is not known, and each future around it would have room for it, too.
@@ -627,7 +617,8 @@ pub enum Verdict {
     /// The result is not final: the lease ends, so that a retry runs at once.
     Release,
     /// The failure is one that no retry will fix: it is stored, and replayed to duplicates. On an
-    /// `Ok`, the same as [`Complete`](Self::Complete).
+    /// `Ok`, the same as [`Complete`](Self::Complete); on an HTTP response, without its
+    /// [writes](Claim::write).
     Fail,
 }
 

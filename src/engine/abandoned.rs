@@ -5,7 +5,7 @@
 //! [`send_unsent`](crate::engine::Engine::send_unsent) sends it before the next claim.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,6 @@ use crate::engine::pace::Turns;
 use crate::engine::persist::persist;
 use crate::engine::time::LONGEST;
 use crate::engine::{Engine, REPLY_TIME, Request, events};
-use crate::protocol::clock::EpochMillis;
 use crate::protocol::journal::Journal;
 use crate::protocol::key::RecordId;
 use crate::protocol::record::{
@@ -147,8 +146,6 @@ pub(crate) struct UnsentEndings {
     endings: Mutex<VecDeque<Arc<Unsent>>>,
     /// The turn to send: of the calls that arrive meanwhile, those wait for it whose key has an ending.
     turn: tokio::sync::Mutex<()>,
-    /// The keys that runs hold, or held until an end without an answer: each with its owner and lease.
-    held: Mutex<HashMap<RecordId, (Owner, EpochMillis)>>,
 }
 
 /// Shows the number alone: an ending has an outcome.
@@ -223,33 +220,6 @@ impl UnsentEndings {
     fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Unsent>>> {
         self.endings.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn held(&self) -> MutexGuard<'_, HashMap<RecordId, (Owner, EpochMillis)>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes that a run holds the key until this lease is over.
-    pub(super) fn hold(&self, id: &RecordId, owner: &Owner, lease: EpochMillis, now: EpochMillis) {
-        let mut held = self.held();
-        if held.len() == held.capacity() {
-            held.retain(|_, (_, lease)| now < *lease);
-        }
-        held.insert(id.clone(), (owner.clone(), lease));
-    }
-
-    /// Tells whether a run holds the key, or has held it, and its end has no answer.
-    pub(super) fn holds(&self, id: &RecordId, now: EpochMillis) -> bool {
-        let held = self.held();
-        held.get(id).is_some_and(|(_, lease)| now < *lease)
-    }
-
-    /// Notes that the store has answered the end of this owner's run.
-    pub(super) fn free(&self, id: &RecordId, owner: &Owner) {
-        let mut held = self.held();
-        if held.get(id).is_some_and(|(holder, _)| holder == owner) {
-            held.remove(id);
-        }
-    }
 }
 
 /// The longest time that a call spends on the endings of others.
@@ -258,7 +228,7 @@ const LONGEST_SEND: Duration = Duration::from_secs(1);
 impl Engine {
     /// Sends the endings that are left, before this request is claimed.
     pub(super) async fn send_unsent(&self, request: &Request) {
-        if self.unsent.holds(&request.id, self.clock.now()) {
+        if self.holds_key(&request.id) {
             // Its end may be answered before the claim is sent.
             request.note_record();
         }
@@ -331,7 +301,7 @@ impl Engine {
         }
         self.unsent.remove(unsent);
         if answer.is_ok() {
-            self.unsent.free(write.id(), &hold.owner);
+            self.free_key(write.id(), &hold.owner);
         }
         if let RecordWrite::Release(release) = &*write
             && is_open
@@ -474,10 +444,8 @@ impl Engine {
             // Without the journal, whose results may be large.
             hold: Hold {
                 owner: hold.owner.clone(),
-                attempt: hold.attempt,
-                lease: hold.lease,
-                keeps_fingerprint: hold.keeps_fingerprint,
                 journal: Journal::default(),
+                ..*hold
             },
             write,
             large,

@@ -87,7 +87,7 @@ impl Engine {
             Err(Error::Store(error))
                 if error.is_unreachable()
                     && !request.is_answered()
-                    && !self.unsent.holds(&request.id, self.clock.now())
+                    && !self.holds_key(&request.id)
                     && self.settings.on_store_unavailable == OnStoreUnavailable::FailOpen =>
             {
                 request.meter.count(Count::StoreErrors);
@@ -242,8 +242,9 @@ impl Engine {
 
     async fn try_acquire(&self, request: &Request, mut now: Moment) -> Result<Acquired, Obstacle> {
         let owner = self.new_owner(request)?;
-        let mut wait = self.wait(request);
-        let (mut found, mut right) = (None, None);
+        let (mut found, mut right, mut wait) = (None, None, self.wait(request));
+        // A record that was met before has a fingerprint that counts.
+        let (mut rounds, mut keeps, mut sent) = (0, false, None);
         if request.options.read_first || self.permission.is_refused() {
             // It saves a write that would fail. Without it, the claim itself finds out.
             found = Box::pin(self.look_first(request)).await.unwrap_or_default();
@@ -251,8 +252,6 @@ impl Engine {
         }
         // A claim of this run may have applied, and no reply said so.
         let is_silent = AtomicBool::new(false);
-        // A record that was met before has a fingerprint that counts.
-        let (mut rounds, mut keeps) = (0, false);
         loop {
             // One's own claim tells nothing of the attempt before.
             if !is_mine(found.as_ref(), &owner) {
@@ -271,7 +270,7 @@ impl Engine {
                         (Some((seen.clone(), mode)), attempt, keeps)
                     }
                     Decision::Mine(record) => {
-                        let hold = Hold::of_record(&owner, record, keeps);
+                        let hold = Hold::of_record(&owner, record, keeps, sent.unwrap_or(now));
                         return self.start(request, hold, right).await;
                     }
                     Decision::Replay(record) | Decision::ReplayFailure(record) => {
@@ -309,7 +308,8 @@ impl Engine {
             }
             let claim = self.new_claim(request, &owner, attempt, now.time);
             keeps |= keeps_fingerprint;
-            let mut hold = Hold::of_claim(&claim, keeps_fingerprint);
+            let began = *sent.get_or_insert(now);
+            let mut hold = Hold::of_claim(&claim, keeps_fingerprint, began);
             // It may have applied although its reply was not waited for.
             let left = || {
                 if is_silent.load(Ordering::Relaxed) {
@@ -453,7 +453,7 @@ impl Engine {
         hold: Hold,
         right: Option<ClaimRight<'_>>,
     ) -> Result<Acquired, Obstacle> {
-        if self.clock.now() >= hold.lease - self.settings.skew_margin {
+        if hold.began.later(self.clock.now()) >= hold.lease - self.settings.skew_margin {
             Box::pin(self.release(request, &hold, Some(NOT_STARTED))).await;
             return Err(Error::TooLate);
         }

@@ -88,6 +88,11 @@ impl Claim {
         } = subject;
         let entries = hold.as_mut().map(|hold| std::mem::take(&mut hold.journal));
         let entries = entries.unwrap_or_default();
+        let began = hold.as_ref().map(|hold| hold.began);
+        let began = began.unwrap_or_else(|| Moment {
+            time: clock.now(),
+            instant: Instant::now(),
+        });
         let generation = match collected.unwritten() {
             Some(_) => OnceLock::new(),
             None => OnceLock::from(entries.key_generation()),
@@ -100,10 +105,7 @@ impl Claim {
                 hold,
                 time,
                 lost: Notify::new(),
-                began: Moment {
-                    time: clock.now(),
-                    instant: Instant::now(),
-                },
+                began,
                 clock,
                 derived: AtomicBool::new(false),
                 generation,
@@ -240,7 +242,8 @@ impl Claim {
     }
 
     /// Adds a business write to the handler's transaction: it commits together with the record when
-    /// the handler has succeeded, and not at all when it fails.
+    /// the handler has succeeded, and not at all when it fails. Behind HTTP, an answer of 400 or above
+    /// writes nothing, unless it carries its own [`Verdict::Complete`](crate::Verdict::Complete).
     ///
     /// Nothing is sent now, so what the handler reads doesn't show it. In a run that nothing
     /// protects (the kill switch, a missing key that is let pass) the writes commit as one
@@ -313,9 +316,24 @@ impl Claim {
         &self.inner.collected
     }
 
+    /// Tells whether the handler has handed over writes; an open transaction is one.
+    #[cfg(feature = "http")]
+    pub(crate) fn has_writes(&self) -> bool {
+        self.collected().count_of(|_| true) > 0
+    }
+
     /// Tells whether a key was derived, so that an effect may exist outside.
     pub(crate) fn has_derived(&self) -> bool {
         self.inner.derived.load(Ordering::Relaxed)
+    }
+
+    /// Returns what this claim is of.
+    pub(super) fn subject(&self) -> Subject {
+        Subject {
+            operation: Arc::clone(&self.inner.operation),
+            id: self.inner.id.clone(),
+            meter: Arc::clone(&self.inner.meter),
+        }
     }
 
     /// Returns the operation's name.
@@ -422,11 +440,9 @@ impl Inner {
         self.lost.notify_waiters();
     }
 
-    /// Returns the time by the engine's clock, or by the runtime's since the claim began, where that is
-    /// later: a clock that is put back makes no lease longer.
+    /// Returns the later of both clocks.
     fn now(&self) -> EpochMillis {
-        let Moment { time, instant } = self.began;
-        self.clock.now().max(time + instant.elapsed())
+        self.began.later(self.clock.now())
     }
 
     /// Tells whether the claim's time is over, without the margin, which belongs to the clocks of

@@ -34,7 +34,7 @@ use crate::store::{Answer, StoreError};
 const LONGEST_BY_TOKEN: Duration = Duration::from_mins(5);
 
 /// The last error of a claim whose commit has not applied.
-const NOT_COMMITTED: &str = "not committed";
+pub(super) const NOT_COMMITTED: &str = "not committed";
 
 /// The answer to a commit, and whether it speaks for all sends of it.
 #[derive(Debug)]
@@ -92,7 +92,7 @@ impl Engine {
             // A retry may run at once. Tasks that the handler has spawned go on, and ask whether they may.
             claim.lose();
         } else {
-            self.unsent.free(&request.id, &hold.owner);
+            self.free_key(&request.id, &hold.owner);
         }
         let committed = match answer {
             Ok(Committed::Applied) => Ok(Fence::Held),
@@ -262,6 +262,7 @@ impl Engine {
             lease: attempt.until + self.settings.skew_margin,
             keeps_fingerprint: false,
             journal: Journal::default(),
+            began: self.moment(),
         }
     }
 
@@ -620,7 +621,7 @@ impl Engine {
                 FencedOff::Met(found)
             }
             Ok(_) => {
-                events::released(request, claim.attempt, Some("not committed"));
+                events::released(request, claim.attempt, Some(NOT_COMMITTED));
                 FencedOff::Never
             }
             Err(error) => {

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
 use crate::engine::claim::{Claim, Stop};
-use crate::engine::commit::Sent;
+use crate::engine::commit::{NOT_COMMITTED, Sent};
 use crate::engine::error::{Error, Obstacle, Uncommitted, unanswered};
 use crate::engine::fence::{Fence, Hold};
 use crate::engine::finish::{Disposition, Ended};
@@ -16,7 +16,7 @@ use crate::engine::settings::{AtDeadline, Unrecorded};
 use crate::engine::{Engine, Request, events};
 use crate::protocol::record::{Failure, INTERRUPTED_STEP, Omission, Owner};
 use crate::store::StoreError;
-use crate::store::transaction::Committed;
+use crate::store::transaction::{Committed, Write};
 
 /// A claim on a shadow record.
 #[derive(Debug)]
@@ -203,36 +203,55 @@ impl Engine {
         end: Option<Instant>,
     ) -> Result<Ended, Obstacle> {
         let writes = claim.collected().close();
-        if !writes.is_empty() && matches!(disposition, Disposition::Complete(_)) {
-            let owner = Owner::random()
-                .map_err(|error| Obstacle::NotCommitted(StoreError::Unavailable(error.into())))?;
-            let until = claim.until();
-            let now = self.clock.now();
-            let until = until.unwrap_or(now + self.settings.lease);
-            let (until, end) = match self.settings.at_deadline {
-                // A handler that outlived its deadline needs time to commit, too.
-                AtDeadline::GoOn => (until.max(now + self.settings.store_timeout), end),
-                AtDeadline::End => {
-                    let before = || claim.moment().end_before(claim.until()?);
-                    (until, end.or_else(before))
-                }
-            };
-            let sent = self.send_commit(None, owner.as_str(), &writes, until, end);
-            let Sent { answer, is_silent } = sent.await;
-            let uncommitted = match answer {
-                Ok(Committed::Applied) => return Ok(Ended::Unprotected),
-                // Without a record, no write keeps a send without an answer from applying later.
-                Ok(_) if is_silent => Uncommitted::Unknown(unanswered()),
-                Err(error) if is_silent => Uncommitted::Unknown(error),
-                Ok(Committed::Refused(refusal)) => Uncommitted::Refused(refusal.asked(writes)),
-                Ok(Committed::Fenced(_)) => Uncommitted::NotCommitted(StoreError::Rejected(
-                    "the store compared a record that the commit didn't have".into(),
-                )),
-                Err(error) => Uncommitted::NotCommitted(error),
-            };
-            return Err(uncommitted.into());
+        if matches!(disposition, Disposition::Release(_)) {
+            return Ok(Ended::Unprotected);
+        }
+        // A caller would take its own answer or permanent error for the end, and leave the saga half undone.
+        // Observing changes no answer.
+        if !self.is_observing() && claim.goes_back() && claim.compensated().is_none() {
+            return Err(Error::Compensating);
+        }
+        if matches!(disposition, Disposition::Complete(_)) && !writes.is_empty() {
+            let committed = self.commit_without_record(claim, writes, end).await;
+            committed.inspect_err(|uncommitted| {
+                events::uncommitted(&claim.subject(), claim.attempt(), uncommitted);
+            })?;
         }
         Ok(Ended::Unprotected)
+    }
+
+    async fn commit_without_record(
+        &self,
+        claim: &Claim,
+        writes: Vec<Write>,
+        end: Option<Instant>,
+    ) -> Result<(), Uncommitted> {
+        let owner = Owner::random()
+            .map_err(|error| Uncommitted::NotCommitted(StoreError::Unavailable(error.into())))?;
+        let until = claim.until();
+        let now = self.clock.now();
+        let until = until.unwrap_or(now + self.settings.lease);
+        let (until, end) = match self.settings.at_deadline {
+            // A handler that outlived its deadline needs time to commit, too.
+            AtDeadline::GoOn => (until.max(now + self.settings.store_timeout), end),
+            AtDeadline::End => {
+                let before = || claim.moment().end_before(claim.until()?);
+                (until, end.or_else(before))
+            }
+        };
+        let sent = self.send_commit(None, owner.as_str(), &writes, until, end);
+        let Sent { answer, is_silent } = sent.await;
+        Err(match answer {
+            Ok(Committed::Applied) => return Ok(()),
+            // Without a record, no write keeps a send without an answer from applying later.
+            Ok(_) if is_silent => Uncommitted::Unknown(unanswered()),
+            Err(error) if is_silent => Uncommitted::Unknown(error),
+            Ok(Committed::Refused(refusal)) => Uncommitted::Refused(refusal.asked(writes)),
+            Ok(Committed::Fenced(_)) => Uncommitted::NotCommitted(StoreError::Rejected(
+                "the store compared a record that the commit didn't have".into(),
+            )),
+            Err(error) => Uncommitted::NotCommitted(error),
+        })
     }
 
     pub(super) async fn end_shadow(
@@ -247,7 +266,7 @@ impl Engine {
             let noted = match (&ended, claim.compensated()) {
                 // As a saga ends that fails.
                 (_, None) if claim.goes_back() => Disposition::Release(Some("compensating".into())),
-                (Err(_), _) => Disposition::Release(Some("not committed".into())),
+                (Err(_), _) => Disposition::Release(Some(NOT_COMMITTED.into())),
                 (Ok(_), Some(failure)) if !matches!(disposition, Disposition::Complete(_)) => {
                     Disposition::Fail(failure)
                 }

@@ -37,8 +37,7 @@ pub enum Error<E> {
         lease: Duration,
     },
     /// The handler returned a success or a permanent error while its saga still compensates. Its claim was
-    /// released, and the next delivery goes on with the saga. Without protection, where a success alone is
-    /// refused, the next delivery begins anew.
+    /// released, and the next delivery goes on with the saga; without protection it begins anew.
     #[error("the saga still compensates: retry now{}", see!("in-flight"))]
     Compensating,
     /// The key was first used with another payload: the sender must choose a new key.

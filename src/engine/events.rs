@@ -8,9 +8,7 @@ use crate::engine::Request;
 use crate::engine::error::{Error, Obstacle, Uncommitted};
 use crate::engine::fence::{Fence, Hold};
 use crate::engine::metrics::Count;
-#[cfg(feature = "batch")]
-use crate::engine::metrics::Meter;
-use crate::engine::request::Seen;
+use crate::engine::request::{Seen, Subject};
 use crate::protocol::key::{KeyError, RecordId};
 use crate::protocol::record::{Completion, Record, RecordWrite, Status, StoredOutcome};
 use crate::store::StoreError;
@@ -60,13 +58,6 @@ pub(super) fn refused(request: &Request, error: &Obstacle) {
         }
         _ => tracing::warn!(event, operation, %key, attempt, age_ms, "idempotency"),
     }
-}
-
-/// Reports a message whose key an earlier one of its batch has used for something else.
-#[cfg(feature = "batch")]
-pub(crate) fn mismatched(meter: &Meter, operation: &str, key: &RecordId) {
-    meter.count(Count::Mismatches);
-    tracing::warn!(event = "mismatch", operation, %key, "idempotency");
 }
 
 /// Reports a request whose key can't be used, so that no record has its id.
@@ -146,21 +137,31 @@ pub(super) fn committed(
     completion: &Completion,
     committed: &Result<Fence, Uncommitted>,
 ) {
-    let (operation, key) = (&*request.operation, &request.id);
     match committed {
         Ok(fence) => fenced(request, attempt, completion, fence),
-        Err(Uncommitted::Refused(refusal)) => {
-            request.meter.count(Count::Failures);
+        Err(error) => {
+            if !matches!(error, Uncommitted::Unknown(_)) {
+                request.meter.count(Count::Failures);
+            }
+            uncommitted(&request.subject(), attempt, error);
+        }
+    }
+}
+
+/// Reports a transaction that didn't commit, or may not have. It may have no record.
+pub(super) fn uncommitted(subject: &Subject, attempt: u32, uncommitted: &Uncommitted) {
+    let (operation, key) = (&*subject.operation, &subject.id);
+    match uncommitted {
+        Uncommitted::Refused(refusal) => {
             let index = refusal.index;
             tracing::info!(event = "condition_failed", operation, %key, attempt, index, "idempotency");
         }
-        Err(Uncommitted::NotCommitted(error)) => {
-            request.meter.count(Count::Failures);
-            request.meter.count(Count::StoreErrors);
+        Uncommitted::NotCommitted(error) => {
+            subject.meter.count(Count::StoreErrors);
             tracing::warn!(event = "not_committed", operation, %key, attempt, %error, "idempotency");
         }
-        Err(Uncommitted::Unknown(error)) => {
-            request.meter.count(Count::OutcomesUnknown);
+        Uncommitted::Unknown(error) => {
+            subject.meter.count(Count::OutcomesUnknown);
             let event = "outcome_unknown";
             tracing::error!(event, operation, %key, attempt, %error, "idempotency");
         }
@@ -268,4 +269,14 @@ pub(super) fn step_failed(
 pub(super) fn unprotected(operation: &str, key: Option<&RecordId>, reason: &dyn Display) {
     let key = key.map(tracing::field::display);
     tracing::warn!(event = "unprotected", operation, key, %reason, "idempotency");
+}
+
+/// Reports why the work of a run didn't begin, or was ended. A run that nothing protects was counted when
+/// it began.
+pub(super) fn ended(subject: &Subject, attempt: u32, is_protected: bool, error: &Obstacle) {
+    if let Some(what) = refusal(error).filter(|_| is_protected) {
+        subject.meter.count(what);
+    }
+    let (event, operation, key) = (error.code(), &*subject.operation, &subject.id);
+    tracing::warn!(event, operation, %key, attempt, "idempotency");
 }

@@ -2,6 +2,7 @@
 //! record.
 
 use crate::engine::Request;
+use crate::engine::time::Moment;
 use crate::protocol::clock::EpochMillis;
 use crate::protocol::journal::Journal;
 use crate::protocol::record::{Completion, Found, NewClaim, Owner, Record};
@@ -18,27 +19,36 @@ pub(crate) struct Hold {
     pub(crate) keeps_fingerprint: bool,
     /// The steps that earlier attempts began.
     pub(crate) journal: Journal,
+    /// The moment before its first send.
+    pub(super) began: Moment,
 }
 
 impl Hold {
-    pub(crate) fn of_claim(claim: &NewClaim, keeps_fingerprint: bool) -> Self {
+    pub(super) fn of_claim(claim: &NewClaim, keeps_fingerprint: bool, began: Moment) -> Self {
         Self {
             owner: claim.owner.clone(),
             attempt: claim.attempt,
             lease: claim.lease,
             keeps_fingerprint,
             journal: Journal::default(),
+            began,
         }
     }
 
     /// Takes the hold from the record that an earlier send of the same claim left.
-    pub(crate) fn of_record(owner: &Owner, record: &Record, keeps_fingerprint: bool) -> Self {
+    pub(super) fn of_record(
+        owner: &Owner,
+        record: &Record,
+        keeps_fingerprint: bool,
+        began: Moment,
+    ) -> Self {
         Self {
             owner: owner.clone(),
             attempt: record.attempt,
             lease: record.lease.unwrap_or_default(),
             keeps_fingerprint,
             journal: record.journal.clone(),
+            began,
         }
     }
 }

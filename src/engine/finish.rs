@@ -115,7 +115,7 @@ impl Engine {
         };
         self.note_permission(&answer);
         if answer.is_ok() {
-            self.unsent.free(&request.id, &hold.owner);
+            self.free_key(&request.id, &hold.owner);
         }
         let finished = match answer {
             Ok(Answer::Applied(_)) => Ok(Fence::Held),
@@ -228,7 +228,7 @@ impl Engine {
             unless_answered.disarm();
         }
         if answer.is_ok() || last_error == Some(NOT_STARTED) {
-            self.unsent.free(&request.id, &hold.owner);
+            self.free_key(&request.id, &hold.owner);
         }
         match &answer {
             Ok(answer) if is_released(answer) => {

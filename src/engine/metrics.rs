@@ -20,7 +20,7 @@
 //! | `idempotency_interrupted` | requests that wait for an operator |
 //! | `idempotency_too_late` | claims whose time was over before the handler could run |
 //! | `idempotency_unrecorded` | successes that could not be recorded |
-//! | `idempotency_outcomes_unknown` | transactions that may have committed; a retry finds out |
+//! | `idempotency_outcomes_unknown` | transactions that may have committed |
 //! | `idempotency_outcomes_omitted` | outcomes that were not kept: too large, or no JSON |
 //! | `idempotency_unprotected` | handler runs without a claim |
 //! | `idempotency_unreadable` | records that can't be understood |

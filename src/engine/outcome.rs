@@ -141,7 +141,9 @@ impl Engine {
             Ok(text) => StoredOutcome::Inline(text),
             Err(_) => StoredOutcome::Omitted(Omission::NotSerializable),
         };
-        self.completion(request, owner, Status::Failed, outcome)
+        let mut completion = self.completion(request, owner, Status::Failed, outcome);
+        request.keep_longer(&mut completion, request.options.keeps_failures());
+        completion
     }
 
     /// Makes a completion, whose time is fixed before the first send.

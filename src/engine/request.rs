@@ -127,8 +127,8 @@ impl Request {
     }
 
     /// Keeps the record of a failure, or of an answer with its own retention, as long as another outcome,
-    /// where it is to be kept: without its journal, a retry would fire the steps again, or derive the first
-    /// keys.
+    /// where it is to be kept: without it, a message that was acknowledged would run again; without its
+    /// journal, a retry would fire the steps again, or derive the first keys.
     pub(super) fn keep_longer(&self, completion: &mut Completion, is_to_be_kept: bool) {
         if is_to_be_kept {
             completion.expiration = self.longest(completion);
@@ -319,12 +319,9 @@ impl Engine {
     }
 
     pub(super) fn new_owner(&self, request: &Request) -> Result<Owner, Obstacle> {
-        #[cfg(feature = "batch")]
-        if let Some(batch) = &request.options.batch {
-            return batch.owners.next().map_err(Error::Entropy);
-        }
-        let _ = request;
-        self.owners.next().map_err(Error::Entropy)
+        let batch = request.options.batch.as_ref();
+        let owners = batch.map_or(&self.owners, |batch| &batch.owners);
+        owners.next().map_err(Error::Entropy)
     }
 
     pub(super) async fn look(&self, request: &Request) -> Result<Option<Found>, StoreError> {

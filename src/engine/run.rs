@@ -85,16 +85,19 @@ impl Run {
         })
     }
 
-    /// Sets how long the outcome of this run is kept. Without a claim, never so short that a late
-    /// copy of the commit could outlive it; the record that the commit meets decides whether it is kept
-    /// longer.
+    /// Sets how long the outcome of this run is kept; behind writes, never shorter than another outcome.
+    /// Without a claim, never so short that a late copy of the commit could outlive it; the record that the
+    /// commit meets decides whether it is kept longer.
     #[cfg(feature = "http")]
     pub(crate) fn keep_for(&mut self, retention: Duration) {
         let retention = retention.max(SHORTEST_RETENTION);
-        let is_to_be_kept = self.claim.is_to_be_kept();
+        // Without the record, a retry would commit the writes again, fire the steps again, or derive the
+        // first keys.
+        let is_to_be_kept = self.claim.has_writes() || self.claim.is_to_be_kept();
         match &mut self.protection {
-            // Without the journal, a retry would fire the steps again, or derive the first keys.
-            Protection::Claimed(request, _) if is_to_be_kept => {
+            Protection::Claimed(request, _) | Protection::Claimless(request, _)
+                if is_to_be_kept =>
+            {
                 request.retention = request.retention.max(retention);
             }
             Protection::Claimed(request, _) => request.retention = retention,
@@ -154,15 +157,6 @@ impl Run {
             }
             Protection::Shadow(shadow) => {
                 Box::pin(engine.end_shadow(shadow, claim, disposition, *store_end)).await
-            }
-            // A caller would take its own answer for the end, and leave the saga half undone.
-            Protection::None
-                if claim.goes_back()
-                    && claim.compensated().is_none()
-                    && matches!(disposition, Disposition::Complete(_)) =>
-            {
-                drop(claim.collected().close());
-                Err(Error::Compensating)
             }
             Protection::None => {
                 Box::pin(engine.end_unprotected(claim, &disposition, *store_end)).await
@@ -284,16 +278,20 @@ impl Run {
         } else {
             Error::TimedOut
         };
-        if let Protection::Claimed(request, _) | Protection::Claimless(request, _) =
-            &self.protection
-        {
-            events::refused(request, &error);
-        }
+        let (claim, is_protected) = (&self.claim, self.is_protected());
+        events::ended(&claim.subject(), claim.attempt(), is_protected, &error);
         if is_lost {
             drop(self.take_protection());
         }
         ending(times, self.crashed(TIMED_OUT)).await;
         error
+    }
+
+    fn is_protected(&self) -> bool {
+        matches!(
+            self.protection,
+            Protection::Claimed(..) | Protection::Claimless(..)
+        )
     }
 
     /// Ends a run whose work didn't return: what it did is not known.
@@ -322,25 +320,50 @@ impl Run {
 
     /// Returns the run, unless the time of its handler or its lease is over before the work begins: a
     /// handler that is begun then would be ended at its first await, or run beside a successor's.
-    pub(crate) async fn in_time(self, times: Option<Times>) -> Result<Self, Obstacle> {
+    pub(crate) async fn in_time(self, times: Option<Times>) -> Result<Begun, Obstacle> {
         // Without a claim, it may commit late.
         let has_lost = matches!(self.protection, Protection::Claimed(..)) && self.claim.is_over();
         if times.is_none_or(|times| Instant::now() < times.end) && !has_lost {
-            return Ok(self);
+            return Ok(Begun::Run(self));
         }
-        if let Protection::Claimed(request, _) | Protection::Claimless(request, _) =
-            &self.protection
-        {
-            events::refused(request, &Error::TooLate);
+        let (claim, is_protected) = (self.claim.clone(), self.is_protected());
+        if let Some(replayed) = self.not_started(times).await? {
+            return Ok(Begun::Replay(replayed));
         }
-        ending(times, self.not_started()).await;
-        Err(Error::TooLate)
+        let error = Error::TooLate;
+        events::ended(&claim.subject(), claim.attempt(), is_protected, &error);
+        Err(error)
     }
 
-    /// Ends a run whose work didn't begin: the attempt doesn't count.
-    pub(crate) async fn not_started(self) -> Result<Ended, Obstacle> {
-        self.end(Disposition::Release(Some(NOT_STARTED.into())))
-            .await
+    /// Awaits until the handler is ready, and returns the run [in time](Self::in_time). Where the handler
+    /// isn't, the run has ended: returns the outcome of work that was done already, or the handler's error.
+    #[cfg(any(feature = "http", feature = "invoke"))]
+    pub(crate) async fn made_ready<R, E>(
+        self,
+        times: Option<Times>,
+        ready: impl Future<Output = Result<R, E>> + Unpin,
+        on_error: impl FnOnce(&Claim, &E),
+    ) -> Result<Result<Begun, E>, Obstacle> {
+        let Some(Err(error)) = self.within(times.map(|times| times.end), ready).await else {
+            return self.in_time(times).await.map(Ok);
+        };
+        on_error(&self.claim, &error);
+        let done = self.not_started(times).await?;
+        Ok(done.map(Begun::Replay).ok_or(error))
+    }
+
+    /// Ends a run whose work didn't begin: the attempt doesn't count. Returns the outcome where the work was
+    /// done already: without a claim, only the end finds out.
+    pub(crate) async fn not_started(
+        self,
+        times: Option<Times>,
+    ) -> Result<Option<Replayed>, Obstacle> {
+        let end = self.end(Disposition::Release(Some(NOT_STARTED.into())));
+        match ending(times, end).await {
+            Some(Ok(Ended::Replay(replayed))) => Ok(Some(replayed)),
+            Some(Err(obstacle)) => Err(obstacle),
+            _ => Ok(None),
+        }
     }
 
     /// Takes the protection away from work that didn't return. Tasks that it has spawned go on, and ask
@@ -349,11 +372,9 @@ impl Run {
         // An open transaction among its writes holds the record's place, and a connection that the end
         // may wait for.
         drop(self.claim.collected().close());
+        let is_protected = self.is_protected();
         let protection = self.take_protection();
-        if matches!(
-            protection,
-            Protection::Claimed(..) | Protection::Claimless(..)
-        ) {
+        if is_protected {
             self.claim.lose();
         }
         protection

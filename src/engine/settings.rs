@@ -9,11 +9,10 @@ use tokio::time::Instant;
 use crate::engine::places::{CalledBy, Place};
 use crate::protocol::clock::EpochMillis;
 use crate::protocol::key::DEFAULT_MAX_TOKEN_CHARS;
+use crate::protocol::record::Owners;
 use crate::protocol::{OnCrash, Rules};
 use crate::store::grouped::Groups;
 
-#[cfg(feature = "batch")]
-use crate::protocol::record::Owners;
 #[cfg(feature = "batch")]
 use crate::store::{DynStore, GROUP};
 
@@ -185,7 +184,8 @@ const LONGEST_BEYOND: Duration = Duration::from_mins(1);
 pub struct Settings {
     /// The time for which a permanent failure is replayed. Default: 1 hour, long enough for a
     /// queue's retries, short enough that a redrive after a fix isn't blocked. Behind a step that may
-    /// have had its effect, or under new derived keys, a failure is kept for the retention.
+    /// have had its effect, under new derived keys, or where a batch has
+    /// [`on_rejected`](crate::batch::BatchLayer::on_rejected), a failure is kept for the retention.
     pub failure_retention: Duration,
     /// The longest time of an attempt under a [renewed lease](crate::Builder::renewed_lease), from
     /// its claim on; where it [goes on](AtDeadline::GoOn) after its invocation's deadline, from the
@@ -392,7 +392,7 @@ pub(crate) struct Options {
     /// The outcome of a replay is read. Where it is not, a large one needn't be kept.
     pub(crate) wants_outcome: bool,
     pub(crate) called_by: CalledBy,
-    #[cfg(feature = "batch")]
+    /// `None` where the request is no message of a batch.
     pub(crate) batch: Option<Arc<Batch>>,
     /// Given back while the request waits for another attempt.
     pub(crate) place: Option<Arc<Place>>,
@@ -409,7 +409,6 @@ impl Default for Options {
             claimless: false,
             wants_outcome: true,
             called_by: CalledBy::default(),
-            #[cfg(feature = "batch")]
             batch: None,
             place: None,
         }
@@ -420,7 +419,6 @@ impl Options {
     /// Copies the options of this call alone.
     pub(super) fn without_batch(&self) -> Self {
         Self {
-            #[cfg(feature = "batch")]
             batch: None,
             place: None,
             ..self.clone()
@@ -428,15 +426,8 @@ impl Options {
     }
 
     /// Returns the groups of the request's batch, where it has some.
-    #[cfg_attr(
-        not(feature = "batch"),
-        expect(clippy::unused_self, reason = "there is no batch")
-    )]
     pub(super) fn groups(&self) -> Option<&Groups> {
-        #[cfg(feature = "batch")]
-        return self.batch.as_ref()?.groups.as_ref();
-        #[cfg(not(feature = "batch"))]
-        None
+        self.batch.as_ref()?.groups.as_ref()
     }
 
     /// Returns the instant from which on a message of a batch may not start.
@@ -458,32 +449,24 @@ impl Options {
     }
 
     /// Tells whether the request is a message of a batch.
-    #[cfg_attr(
-        not(feature = "batch"),
-        expect(clippy::unused_self, reason = "there is no batch")
-    )]
     pub(super) fn is_batch(&self) -> bool {
-        #[cfg(feature = "batch")]
-        return self.batch.is_some();
-        #[cfg(not(feature = "batch"))]
-        false
+        self.batch.is_some()
+    }
+
+    /// Tells whether a failure is kept as long as another outcome.
+    pub(super) fn keeps_failures(&self) -> bool {
+        self.batch
+            .as_ref()
+            .is_some_and(|batch| batch.keeps_failures)
     }
 
     /// Returns the instant that ends each store call, whatever time the call would get by itself.
-    #[cfg_attr(
-        not(feature = "batch"),
-        expect(clippy::unused_self, reason = "only a batch ends store calls early")
-    )]
     pub(super) fn store_end(&self) -> Option<Instant> {
-        #[cfg(feature = "batch")]
-        return self.batch.as_ref()?.store_end;
-        #[cfg(not(feature = "batch"))]
-        None
+        self.batch.as_ref()?.store_end
     }
 }
 
 /// The state that the requests of one batch share.
-#[cfg(feature = "batch")]
 #[derive(Debug)]
 pub(crate) struct Batch {
     /// `None` where each request leaves alone.
@@ -492,6 +475,8 @@ pub(crate) struct Batch {
     /// `None` where the invocation's deadline is not known. The reply to the other requests doesn't
     /// wait longer for a slow store.
     store_end: Option<Instant>,
+    /// The messages that fail may be acknowledged, and delivered again.
+    keeps_failures: bool,
 }
 
 #[cfg(feature = "batch")]
@@ -502,11 +487,13 @@ impl Batch {
         store: Option<Arc<dyn DynStore>>,
         requests: usize,
         store_end: Option<Instant>,
+        keeps_failures: bool,
     ) -> Self {
         Self {
             groups: store.map(|store| Groups::new(store, true)),
             owners: Owners::for_batch(requests.min(GROUP)),
             store_end,
+            keeps_failures,
         }
     }
 }

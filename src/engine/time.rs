@@ -103,6 +103,12 @@ pub(super) struct Moment {
 }
 
 impl Moment {
+    /// Returns the later of `now` and this moment plus the time that the runtime has counted since: a clock
+    /// that is put back makes no lease longer.
+    pub(super) fn later(self, now: EpochMillis) -> EpochMillis {
+        now.max(self.time + self.instant.elapsed())
+    }
+
     /// Returns the deadline of a store call that begins now, where the attempt must be done by
     /// `until`, and no call lasts beyond `end`.
     pub(super) fn store_deadline(

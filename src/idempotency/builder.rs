@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::engine::claim::Claim;
 use crate::engine::settings::{InFlight, OnMissingKey, OnStoreUnavailable, Settings};
 use crate::engine::{
-    Deadlines, DetachedRuns, Engine, Host, Meters, Pace, Permission, UnsentEndings,
+    Deadlines, DetachedRuns, Engine, HeldKeys, Host, Meters, Pace, Permission, UnsentEndings,
 };
 use crate::idempotency::Idempotency;
 use crate::protocol::OnCrash;
@@ -217,7 +217,8 @@ impl Builder {
     /// recognise what comes twice and nothing else? Each run is
     /// [`Outcome::Unprotected`](crate::Outcome::Unprotected). The store's answers are waited for,
     /// at most a second each; its failures stop no handler. The HTTP layer reads a request body up
-    /// to its limit, to compare it, and passes the handler's response on as it comes.
+    /// to its limit, to compare it, and passes the handler's response on as it comes, unless writes were
+    /// handed to the [claim](crate::Claim::write): their commit depends on the response's end.
     ///
     /// ```
     /// # use lambda_idempotency::{Fingerprint, Idempotency, Key, Outcome, store::MemoryStore};
@@ -307,6 +308,7 @@ impl Builder {
             detached,
             permission: Permission::default(),
             unsent: UnsentEndings::default(),
+            held_keys: HeldKeys::default(),
             pace: Pace::new(),
             reads_first: AtomicBool::new(false),
         }))

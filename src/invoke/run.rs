@@ -154,25 +154,25 @@ impl<T: DeserializeOwned, E: Display + 'static> Config<T, E> {
                 None => return Err(Error::TooLate.into()),
             }
         }
-        let run = match once.begin(key, fingerprint).await {
-            Ok(Begun::Run(run)) => run,
-            Ok(Begun::Replay(replayed)) => return self.replay(event, &replayed, limits).await,
+        let begun = match once.begin(key, fingerprint).await {
+            Ok(Begun::Run(run)) => {
+                let note = |claim: &Claim, error: &_| {
+                    once.log_error(claim, error);
+                    self.show(event, error);
+                };
+                let begun = Box::pin(run.made_ready(times, handler.ready(), note)).await?;
+                begun.map_err(|error| self.handler_failed(error))?
+            }
+            Ok(done @ Begun::Replay(_)) => done,
             Err(Error::Key(KeyError::Missing)) => {
                 return Err(Error::Key(self.reader.key.absence()).into());
             }
             Err(obstacle) => return Err(obstacle.into()),
         };
-        if let Some(Err(error)) = run.within(end, handler.ready()).await {
-            once.log_error(run.claim(), &error);
-            self.show(event, &error);
-            // Without a claim, only its end finds out that it is done.
-            return match ending(times, run.not_started()).await {
-                Some(Ok(Ended::Replay(replayed))) => self.replay(event, &replayed, limits).await,
-                Some(Err(obstacle)) => Err(obstacle.into()),
-                _ => Err(self.handler_failed(error)),
-            };
-        }
-        let run = Box::pin(run.in_time(times)).await?;
+        let run = match begun {
+            Begun::Run(run) => run,
+            Begun::Replay(replayed) => return self.replay(event, &replayed, limits).await,
+        };
         let invocation = Invocation::new(payload, run.claim().clone(), context);
         // The call itself is inside, too: a handler may panic before it returns its future.
         let handling = Box::pin(async move { handler.call(invocation).await });

@@ -612,6 +612,11 @@ async fn without_protection_a_saga_that_still_compensates_is_no_success() {
             observes || matches!(told, Err(Error::Compensating)),
             "{told:?}"
         );
+        let fails = async |claim| checkout(claim).await.and(Err::<u32, _>(Shop::Declined));
+        let told = bench.once.run_with(key(), None, fails, |_| Verdict::Fail);
+        let told = told.await.unwrap_err();
+        assert_eq!(matches!(told, Error::Handler(_)), observes, "{told:?}");
+        assert_eq!(matches!(told, Error::Compensating), !observes, "{told:?}");
     }
 }
 

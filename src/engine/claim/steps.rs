@@ -249,10 +249,8 @@ impl Inner {
             StepError::Name { .. } | StepError::Repeated { .. } => true,
             StepError::Full { .. } => {
                 let state = self.steps.state();
-                !state
-                    .journal
-                    .iter()
-                    .any(|(_, entry)| is_pending(Some(entry)))
+                let mut journal = state.journal.iter();
+                !journal.any(|(_, entry)| is_pending(Some(entry)))
             }
             _ => false,
         }

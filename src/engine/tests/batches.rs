@@ -39,7 +39,7 @@ async fn a_large_outcome_is_kept_for_a_request_and_not_for_a_message_of_a_batch(
     for is_batch in [false, true] {
         let once = engine(Keeping::default());
         let bound = if is_batch {
-            once.batch(false, 1, None)
+            once.batch(false, 1, None, false)
         } else {
             once.clone()
         };
@@ -58,7 +58,7 @@ async fn a_lease_that_nobody_knows_hides_nothing() {
     for (is_batch, expected) in [(false, 2), (true, 0)] {
         let once = engine(Replies::default()).claimless();
         let bound = if is_batch {
-            once.batch(false, 1, None)
+            once.batch(false, 1, None, false)
         } else {
             once.clone()
         };
@@ -108,7 +108,7 @@ async fn a_read_before_a_claim_leaves_time_for_the_claim_and_its_release() {
     let clock = TokioClock::start();
     let once = bench(Silent, |builder| builder.clock(clock));
     let end = clock.now() + Duration::from_secs(3);
-    let bound = once.deadline(end.into()).batch(false, 1, None);
+    let bound = once.deadline(end.into()).batch(false, 1, None, false);
     let began = Instant::now();
     let redelivered = bound.read_first(true);
     let run = redelivered.run(key(), payload(), async |_| Ok::<_, Infallible>(1));
@@ -133,7 +133,7 @@ async fn a_message_waits_for_another_attempt_for_as_long_as_it_may_start() {
     let places = Arc::new(Semaphore::new(1));
     let permit = Arc::clone(&places).try_acquire_owned().unwrap();
     let place = crate::engine::Place::new(&places, permit, Some(began + may_start), false);
-    let bound = once.deadline(end.into()).batch(false, 1, None);
+    let bound = once.deadline(end.into()).batch(false, 1, None, false);
     let bound = bound.in_place(place);
     let met = bound.run(key(), payload(), async |_| Ok::<_, Infallible>(1));
     let met = met.await;

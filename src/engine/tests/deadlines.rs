@@ -4,6 +4,7 @@ use super::*;
 use crate::AtDeadline;
 use crate::engine::Begun;
 use crate::engine::claim::steps::StepError;
+use crate::engine::time::Times;
 use crate::protocol::journal::StepState;
 use crate::protocol::packed::{LargeOutcome, Place};
 use crate::protocol::record::RecordWrite;
@@ -329,11 +330,26 @@ async fn work_that_could_begin_only_after_its_lease_does_not_begin_unless_it_has
         sleep(LEASE).await;
         let begins = run.in_time(None).await;
         if is_claimless {
-            assert!(begins.is_ok());
+            assert!(matches!(begins, Ok(Begun::Run(_))), "{begins:?}");
             continue;
         }
         assert!(matches!(begins, Err(Error::TooLate)), "{begins:?}");
         let record = record(&once).await.unwrap();
         assert_eq!(record.last_error.as_deref(), Some("not started"));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_duplicate_without_a_claim_that_is_too_late_to_begin_is_replayed() {
+    let once = engine(Replies::default());
+    let first = async |_| Ok::<_, Infallible>(1);
+    once.run(key(), payload(), first).await.unwrap();
+    let once = once.claimless();
+    let Begun::Run(run) = once.begin(key(), payload()).await.unwrap() else {
+        panic!("only its end finds out that it is done")
+    };
+    let times = Times::of(LEASE, None);
+    sleep(times.end - Instant::now()).await;
+    let begins = run.in_time(Some(times)).await;
+    assert!(matches!(begins, Ok(Begun::Replay(_))), "{begins:?}");
 }

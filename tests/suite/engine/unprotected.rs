@@ -1,5 +1,7 @@
 //! Requests without a key that could be used, and the kill switch.
 
+use lambda_idempotency::AtDeadline;
+
 use super::*;
 use crate::secrets::Log;
 
@@ -35,6 +37,24 @@ async fn a_missing_key_is_refused_or_runs_unprotected() {
         log.contains("unprotected") && log.contains("no idempotency key"),
         "{log}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_without_a_key_that_has_no_time_or_is_ended_is_logged() {
+    let (log, _capture) = Log::capture();
+    let bench = bench_with(|builder| {
+        builder
+            .on_missing_key(OnMissingKey::RunUnprotected)
+            .settings(|settings| settings.at_deadline = AtDeadline::End)
+    });
+    for (time, event) in [(Duration::ZERO, "too_late"), (LEASE, "timed_out")] {
+        let once = bench.once.deadline((bench.clock.now() + time).into());
+        let hangs = |_| std::future::pending::<Result<i32, Infallible>>();
+        let ended = once.run(None, payload(), hangs).await.unwrap_err();
+        assert_eq!(ended.code(), event);
+        let line = format!(r#"event="{event}" operation="" key="#);
+        assert_eq!(log.text().matches(&line).count(), 1, "{}", log.text());
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,9 @@ use lambda_idempotency::{
 };
 
 use super::{Bench, Failed, key, number, payload, string};
+use crate::metrics::{Counted, counts};
 use crate::on_each_server;
+use crate::secrets::Log;
 use crate::support::{Fault, Server};
 
 const COMMIT: &str = "TransactWriteItems";
@@ -147,6 +149,8 @@ async fn under_a_claim_a_release_is_sent_until_it_holds_off_the_silent_send(serv
 
 on_each_server!(a_run_that_nothing_protects_does_not_deny_what_may_still_arrive);
 async fn a_run_that_nothing_protects_does_not_deny_what_may_still_arrive(server: Server) {
+    let (log, _capture) = Log::capture();
+    let counted = Counted::new();
     let bench = with_a_silent_send(&server).await;
     let off = bench.builder().disabled(true).build().unwrap();
     let unknown = order(&bench, &off).await;
@@ -161,6 +165,31 @@ async fn a_run_that_nothing_protects_does_not_deny_what_may_still_arrive(server:
     let unknown = order(&bench, &off).await;
     assert!(is_unknown(&unknown), "{unknown:?}");
     assert_eq!(bench.pieces().await, 0);
+    let seen = counted.take();
+    assert_eq!(seen, counts([("outcomes_unknown", 2), ("unprotected", 2)]));
+
+    // Each send is answered.
+    bench.stock(1).await;
+    bench.proxy.inject(COMMIT, Fault::DENY);
+    let denied = order(&bench, &off).await;
+    assert!(
+        matches!(denied, Err(Error::NotCommitted(StoreError::Denied(_)))),
+        "{denied:?}"
+    );
+    let refused = order(&bench, &off).await;
+    assert!(is_sold_out(&refused), "{refused:?}");
+    let seen = counted.take();
+    assert_eq!(seen, counts([("store_errors", 1), ("unprotected", 2)]));
+    let key = bench.once().record_id(&key()).unwrap();
+    let log = log.text();
+    for (event, times) in [
+        ("outcome_unknown", 2),
+        ("not_committed", 1),
+        ("condition_failed", 1),
+    ] {
+        let line = format!(r#"event="{event}" operation="deposit" key={key} attempt=1"#);
+        assert_eq!(log.matches(&line).count(), times, "{event}: {log}");
+    }
 }
 
 on_each_server!(a_denial_after_a_lost_reply_does_not_deny_what_was_written);

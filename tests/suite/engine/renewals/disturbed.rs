@@ -103,6 +103,33 @@ async fn a_clock_that_is_put_back_before_the_work_delays_no_renewal() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_clock_that_is_put_back_while_the_claim_is_on_its_way_makes_no_lease_longer() {
+    let bench = &Bench::new();
+    bench
+        .store
+        .inject(Call::Create, Fault::ReplyDelayed(TICK / 2));
+    let right = Paused {
+        step: Arc::default(),
+        ..bench.clock.clone()
+    };
+    let elsewhere = bench.another().clock(right).build().unwrap();
+    let run = bench.run(|claim| async move {
+        tokio::time::sleep(2 * RENEWED).await;
+        assert!(!claim.is_over());
+        1
+    });
+    let disturbing = async {
+        tokio::time::sleep(TICK / 4).await;
+        bench.clock.step.store(-3_600_000, Ordering::SeqCst);
+        tokio::time::sleep(RENEWED + 2 * MARGIN).await;
+        let second = elsewhere.run(key(), payload(), async |_| Ok::<_, HandlerError>(2));
+        in_flight_for(second.await.map(Outcome::into_inner));
+    };
+    let (run, ()) = tokio::join!(run, disturbing);
+    assert_eq!(run.unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_clock_that_is_put_forward_beyond_the_longest_duration_ends_the_handler() {
     let bench = &Bench::new();
     let run = bench.run(|_| async {
