@@ -71,7 +71,7 @@
 //!
 //! # Which requests
 //!
-//! POST and PATCH need a key; other methods pass through untouched, without their answers being
+//! POST and PATCH need a key; other methods pass through, without their answers being
 //! buffered ([`methods`](Settings::methods)): a CORS preflight among them.
 //! [`route`](IdempotencyLayer::route) says for each route whether a key is
 //! [required](RoutePolicy::required), [optional](RoutePolicy::optional) or
@@ -125,9 +125,12 @@
 //! 425, 429 and 5xx end the claim, so that a retry runs
 //! ([`store_server_errors`](Settings::store_server_errors) stores 5xx too, for a time of
 //! their own); so does an error of the handler, and a panic where [`OnCrash`](crate::OnCrash) lets a
-//! retry run at once. Both go on to the caller. A handler decides for one answer with a
-//! [`Verdict`](crate::Verdict) among the response's extensions. `Cache-Control: no-store` changes
-//! none of this, unless [`respect_no_store`](Settings::respect_no_store) asks for it.
+//! retry run at once. Both go on to the caller. Behind a [saga](crate::Claim::saga) that was undone, such
+//! an answer or error stores the saga's failure: a retry gets [`failed`](#failed). A handler decides for
+//! one answer with a [`Verdict`](crate::Verdict) among the response's extensions. An answer of 400 or above
+//! [writes](crate::Claim::write) nothing, unless it carries its own [`Verdict::Complete`](crate::Verdict::Complete).
+//! `Cache-Control: no-store` changes none of this, unless [`respect_no_store`](Settings::respect_no_store)
+//! asks for it.
 //!
 //! # What a replay looks like
 //!
@@ -148,8 +151,8 @@
 //!
 //! An answer that a duplicate may not get says so: `Idempotency-Status: unprotected` where no
 //! record protects it (the store is down and fails open, the key was optional and missing, the kill
-//! switch is on), `unrecorded` where the outcome could not be stored. A 500 of this layer that no retry
-//! changes says `final`.
+//! switch is on, a key came to a method or route that isn't guarded), `unrecorded` where the outcome
+//! could not be stored. A 409 or 500 of this layer that no retry changes says `final`.
 //!
 //! # Large and streamed answers
 //!

@@ -64,7 +64,8 @@ use tower::Service;
 
 use crate::engine::claim::Claim;
 use crate::engine::error::Obstacle;
-use crate::http::service::{OwnResponse, STATUS, read_own};
+use crate::http::problem::STATUS;
+use crate::http::service::{OwnResponse, read_own};
 use crate::http::{IdempotencyService, ReadError, RequestBody};
 
 mod conversion;

@@ -5,7 +5,7 @@ use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use http::Response;
 use http::request::Parts;
 
-use super::problem::Problem;
+use super::problem::{Problem, stated};
 use crate::engine::claim::Claim;
 
 const NO_CLAIM: &str = concat!(
@@ -16,8 +16,9 @@ const NO_CLAIM: &str = concat!(
 /// Logs that a request has no claim, and makes its response.
 fn rejected() -> Response<Body> {
     tracing::error!(event = "no_claim", error = %NO_CLAIM, "idempotency");
-    let problem = Problem::Misconfigured.details(None).to_response();
-    problem.map(Body::from)
+    let problem = Problem::Misconfigured;
+    let response = problem.details(None).to_response().map(Body::from);
+    stated(response, problem.status())
 }
 
 /// Extracts the claim that [`http::IdempotencyLayer`](crate::http::IdempotencyLayer) holds for the

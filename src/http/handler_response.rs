@@ -112,6 +112,13 @@ impl<B: Body<Data = Bytes>> HandlerResponse<B> {
         self.verdict == Verdict::Release || (is_error && is_interrupted)
     }
 
+    /// Tells whether the handler's writes are dropped: behind a status of 400 or above, and behind a
+    /// verdict of the handler's own, unless that is `Complete`.
+    pub(super) fn writes_nothing(&self) -> bool {
+        let own = self.response.extensions().get::<Verdict>();
+        own.map_or(self.status.as_u16() >= 400, |own| *own != Verdict::Complete)
+    }
+
     /// Gives the retention of this response, where it differs from its route's.
     pub(super) fn retention(&self, settings: &Settings) -> Option<Duration> {
         let is_server_error = self.status.is_server_error();

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue, LINK, RETRY_AFTER};
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, LINK, RETRY_AFTER};
 use http::{Response, StatusCode, Uri};
 use serde::Serialize;
 
@@ -16,6 +16,20 @@ use crate::setup::BuildError;
 
 #[cfg(test)]
 mod tests;
+
+/// On a response that a duplicate may not get: `unprotected` where no record protects its request,
+/// `unrecorded` where its outcome could not be stored. On a 409 or 500 of this layer that no retry
+/// changes: `final`.
+pub(super) const STATUS: HeaderName = HeaderName::from_static("idempotency-status");
+
+/// States in a response which protection it lacks.
+pub(super) fn stated<B>(mut response: Response<B>, status: Option<&'static str>) -> Response<B> {
+    if let Some(status) = status {
+        let headers = response.headers_mut();
+        headers.insert(STATUS, HeaderValue::from_static(status));
+    }
+    response
+}
 
 /// For a store that doesn't answer: long enough for a throttled table to recover, short enough for
 /// a client to wait.
@@ -113,7 +127,13 @@ impl Problem {
     pub(super) fn status(self) -> Option<&'static str> {
         match self {
             Self::Unprotected => Some("unprotected"),
-            Self::Unreadable | Self::Failed | Self::Misconfigured => Some("final"),
+            Self::Interrupted
+            | Self::Exhausted
+            | Self::OutcomeOmitted { .. }
+            | Self::ConditionFailed
+            | Self::Unreadable
+            | Self::Failed
+            | Self::Misconfigured => Some("final"),
             _ => None,
         }
     }

@@ -9,7 +9,6 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use http::header::{HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
@@ -18,7 +17,7 @@ use tracing::Instrument;
 
 use super::handler_response::HandlerResponse;
 use super::identity::{Identity, identify};
-use super::problem::Problem;
+use super::problem::{Problem, STATUS, stated};
 use super::replay::replay;
 use crate::engine::claim::Claim;
 use crate::engine::error::{Error, Obstacle};
@@ -34,10 +33,9 @@ use crate::protocol::key::Key;
 #[cfg(feature = "lambda-http")]
 use crate::http::gateway;
 
-/// On a response that a duplicate may not get: `unprotected` where no record protects the run,
-/// `unrecorded` where its outcome could not be stored. On a 500 of this layer that no retry changes:
-/// `final`.
-pub(super) const STATUS: HeaderName = HeaderName::from_static("idempotency-status");
+/// Marks the response to a request that a layer guards, for a layer outside that lets it pass.
+#[derive(Clone, Copy)]
+struct Guarded;
 
 /// Serves HTTP requests, or Lambda's events of them, with a service that
 /// [`IdempotencyLayer`](super::IdempotencyLayer) wraps.
@@ -76,8 +74,19 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (parts, body) = request.into_parts();
         let Some(route) = self.settings.guarded_route(&parts) else {
+            let has_key =
+                !parts.method.is_safe() && parts.headers.contains_key(&self.settings.header);
+            // A layer outside that guards the request states its protection.
+            let is_guarded = parts.extensions.get::<Claim>().is_some();
+            let is_bare = has_key && !is_guarded && !self.once.is_observing();
             let response = self.inner.call(Request::from_parts(parts, body));
-            return Box::pin(async { Ok(response.await?.map(ResponseBody::passing)) });
+            return Box::pin(async move {
+                let response = response.await?.map(ResponseBody::passing);
+                let is_stated = response.headers().contains_key(STATUS)
+                    || response.extensions().get::<Guarded>().is_some();
+                let status = (is_bare && !is_stated).then_some("unprotected");
+                Ok(stated(response, status))
+            });
         };
         // The clone is not ready, the original is: that one goes, unless the request may wait for another
         // attempt. A ready service may keep others from being so.
@@ -90,7 +99,11 @@ where
         };
         let settings = Arc::clone(&self.settings);
         let once = self.once.clone();
-        Box::pin(protect(once, settings, inner, route, parts, body))
+        Box::pin(async move {
+            let mut response = protect(once, settings, inner, route, parts, body).await?;
+            response.extensions_mut().insert(Guarded);
+            Ok(response)
+        })
     }
 }
 
@@ -114,7 +127,7 @@ where
         Ok(identity) => identity,
         Err(problem) => {
             problem.log();
-            return Ok(refuse(&settings, &route, problem));
+            return Ok(settings.refusal(problem, &route).map(ResponseBody::whole));
         }
     };
     let span = tracing::info_span!(
@@ -152,7 +165,8 @@ where
     if !problem.is_unusable_key() {
         problem.log();
     }
-    Ok(stated(refuse(&settings, &route, problem), status))
+    let refusal = settings.refusal(problem, &route);
+    Ok(stated(refusal.map(ResponseBody::whole), status))
 }
 
 /// Takes the handler's own answer of this type to a condition that failed out of the obstacle.
@@ -207,28 +221,25 @@ where
     let (mut parts, body) = request.into_parts();
     let accepted = AcceptedCodings::of(&parts.headers);
     let times = once.times(None);
-    let mut run = match once.begin(key, fingerprint).await? {
+    let end = times.map(|times| times.end);
+    let begun = match once.begin(key, fingerprint).await? {
+        // It is ready already, unless the request may have waited for another attempt.
+        Begun::Run(run) => {
+            let note = |claim: &Claim, error: &_| {
+                note_error(&once, &settings, claim, Some(&parts), error);
+            };
+            let begun = Box::pin(run.made_ready(times, inner.ready(), note)).await?;
+            begun.map_err(Unanswered::Handler)?
+        }
+        done @ Begun::Replay(_) => done,
+    };
+    let mut run = match begun {
         Begun::Run(run) => run,
         Begun::Replay(replayed) => {
             let head = Some(Box::new(parts));
             return Ok(replay(&once, &settings, &replayed, &accepted, head).await?);
         }
     };
-    // It is ready already, unless the request may have waited for another attempt.
-    let end = times.map(|times| times.end);
-    if let Some(Err(error)) = run.within(end, inner.ready()).await {
-        note_error(&once, &settings, run.claim(), Some(&parts), &error);
-        // Without a claim, only its end finds out that it is done.
-        match ending(times, run.not_started()).await {
-            Some(Ok(Ended::Replay(replayed))) => {
-                let head = Some(Box::new(parts));
-                return Ok(replay(&once, &settings, &replayed, &accepted, head).await?);
-            }
-            Some(Err(obstacle)) => return Err(obstacle.into()),
-            _ => return Err(Unanswered::Handler(error)),
-        }
-    }
-    run = Box::pin(run.in_time(times)).await?;
     let is_protected = run.claim().is_protected();
     let unprotected = (!is_protected && !once.is_observing()).then_some("unprotected");
     let obstructed =
@@ -243,8 +254,7 @@ where
     let handling = async {
         let response = inner.call(request).await?;
         // Without protection nothing is stored, but the answer's end may say that nothing is to be written.
-        let has_writes = run.claim().collected().count_of(|_| true) > 0;
-        Ok(if is_protected || (has_writes && !once.is_passive()) {
+        Ok(if is_protected || run.claim().has_writes() {
             HandlerResponse::read(response, &settings, is_protected).await
         } else {
             HandlerResponse::passing(response, &settings)
@@ -262,10 +272,13 @@ where
     if let Err(error) = &response {
         note_error(&once, &settings, run.claim(), head.as_deref(), error);
     }
-    if let Ok(response) = &response
-        && let Some(retention) = response.retention(&settings)
-    {
-        run.keep_for(retention);
+    if let Ok(response) = &response {
+        if response.writes_nothing() {
+            drop(run.claim().collected().close());
+        }
+        if let Some(retention) = response.retention(&settings) {
+            run.keep_for(retention);
+        }
     }
     let disposition = match &response {
         Ok(response) if response.is_open(run.claim().stop()) => Disposition::Release(None),
@@ -310,15 +323,6 @@ fn note_error<E: Display + 'static>(
     }
 }
 
-/// States in a response which protection it lacks.
-fn stated<B>(mut response: Response<B>, status: Option<&'static str>) -> Response<B> {
-    if let Some(status) = status {
-        let headers = response.headers_mut();
-        headers.insert(STATUS, HeaderValue::from_static(status));
-    }
-    response
-}
-
 /// Binds the engine to the invocation and the route.
 fn bind(once: &Idempotency, parts: &Parts, policy: &RoutePolicy) -> Idempotency {
     let once = once.with_overrides(policy.retention, policy.missing_key);
@@ -328,13 +332,4 @@ fn bind(once: &Idempotency, parts: &Parts, policy: &RoutePolicy) -> Idempotency 
     }
     let _ = parts;
     once
-}
-
-fn refuse<B: Body<Data = Bytes>>(
-    settings: &Settings,
-    route: &GuardedRoute,
-    problem: Problem,
-) -> Response<ResponseBody<B>> {
-    let response = settings.refusal(problem, route).map(ResponseBody::whole);
-    stated(response, problem.status())
 }

@@ -13,7 +13,7 @@ use crate::engine::settings::OnMissingKey;
 use crate::http::fingerprint::Compared;
 use crate::http::operation::{label, matched_template, nested_path, operation, path};
 use crate::http::place::{self, IDEMPOTENCY_KEY, Place};
-use crate::http::problem::{Problem, ProblemDetails};
+use crate::http::problem::{Problem, ProblemDetails, stated};
 use crate::http::replay_hook::ReplayHook;
 use crate::http::route::Route;
 use crate::http::stored_response::NOT_STORED;
@@ -73,8 +73,10 @@ pub struct Settings {
     /// effect must not be repeated. In the [claimless form](crate::Idempotency::claimless) they are
     /// kept for an hour at least. A handler decides for one answer with a
     /// [`Verdict`](crate::Verdict) among the response's extensions; a server error that it declares
-    /// complete is kept for this long, too. One behind a [step](crate::Claim::step) is kept as long as
-    /// other answers, since a retry behind its record would fire the step again. One behind an
+    /// complete is kept for this long, too. An answer of 400 or above [writes](crate::Claim::write)
+    /// nothing, unless it carries its own [`Verdict::Complete`](crate::Verdict::Complete). A server error
+    /// behind a [step](crate::Claim::step), or one that writes, is kept as long as other answers, since a
+    /// retry behind its record would fire the step, or write, again. One behind an
     /// [interrupted](crate::StepError::Interrupted) step releases the claim: an operator settles the step.
     /// The 500 for an answer that [broke off](super#response-broken) releases the claim, unless the
     /// handler set a verdict.
@@ -260,12 +262,12 @@ impl Settings {
             };
             details.detail = format!("{} This API takes it from {place}.", details.detail).into();
         }
-        self.respond(&details)
+        self.respond(problem, &details)
     }
 
     /// Makes the response to a problem: the API's own, or a problem document.
     pub(super) fn problem_response(&self, problem: Problem) -> Response<Bytes> {
-        self.respond(&self.details(problem))
+        self.respond(problem, &self.details(problem))
     }
 
     /// Returns what counts in the fingerprint of a request.
@@ -280,11 +282,12 @@ impl Settings {
         problem.details(self.documentation.as_deref())
     }
 
-    fn respond(&self, details: &ProblemDetails) -> Response<Bytes> {
-        match &self.problems {
+    fn respond(&self, problem: Problem, details: &ProblemDetails) -> Response<Bytes> {
+        let response = match &self.problems {
             Some(closure) => closure(details),
             None => details.to_response(),
-        }
+        };
+        stated(response, problem.status())
     }
 }
 
@@ -329,7 +332,8 @@ impl RoutePolicy {
         Self::new(Some(OnMissingKey::RunUnprotected))
     }
 
-    /// Lets requests pass through untouched, with a key or without; their answers aren't buffered.
+    /// Lets requests pass through, with a key or without; their answers aren't buffered. The answer
+    /// to a key in the layer's header says `Idempotency-Status: unprotected`.
     pub const fn off() -> Self {
         let mut policy = Self::UNDECLARED;
         policy.is_off = true;

@@ -125,6 +125,17 @@ fn the_page_promises_retry_after_where_it_is_sent() {
     }
 }
 
+/// A client may repeat a 409 or a 5xx, unless it is told not to.
+#[test]
+fn a_conflict_and_an_error_say_that_a_retry_helps_or_that_it_does_not() {
+    for problem in ALL {
+        let (status, code, ..) = problem.words();
+        let is_repeated = status == 409 || status >= 500;
+        let is_last = is_repeated && problem.retry_after().is_none();
+        assert_eq!(problem.status().is_some(), is_last, "{code}");
+    }
+}
+
 #[test]
 fn a_problem_is_a_complete_document() {
     let response = Problem::Mismatch.details(None).to_response();

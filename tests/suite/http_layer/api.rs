@@ -4,6 +4,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use aws_sdk_dynamodb::types::AttributeValue::{N, S};
+use aws_sdk_dynamodb::types::Update;
 use bytes::Bytes;
 use data_encoding::BASE64;
 use http::{HeaderMap, Response, StatusCode};
@@ -11,7 +13,8 @@ use http_body_util::BodyExt;
 use lambda_http::{Body, Request, RequestExt};
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::http::IdempotencyLayer;
-use lambda_idempotency::{Builder, Idempotency};
+use lambda_idempotency::store::transaction::WriteError;
+use lambda_idempotency::{Builder, Claim, Idempotency};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tower::util::BoxCloneSyncService;
@@ -391,4 +394,23 @@ pub fn answer(status: u16, body: impl Into<Body>) -> Response<Body> {
     let mut response = Response::new(body.into());
     *response.status_mut() = StatusCode::from_u16(status).unwrap();
     response
+}
+
+/// Hands a deposit over to the claim of a request: not idempotent, so that a second one shows.
+pub fn deposit(request: &Request, table: &str) -> Result<(), WriteError> {
+    let deposit = Update::builder()
+        .table_name(table)
+        .key("id", S("account".into()))
+        .update_expression("ADD balance :one")
+        .expression_attribute_values(":one", N("1".into()));
+    request.extensions().get::<Claim>().unwrap().write(deposit)
+}
+
+/// Counts the deposits that were made.
+pub async fn deposits(server: &Server, table: &str) -> usize {
+    let account = server.client().get_item().table_name(table);
+    let account = account.key("id", S("account".into())).consistent_read(true);
+    let item = account.send().await.unwrap().item.unwrap_or_default();
+    let balance = item.get("balance");
+    balance.map_or(0, |balance| balance.as_n().unwrap().parse().unwrap())
 }

@@ -182,6 +182,7 @@ async fn a_handler_extracts_its_claim() {
         assert!(text.contains(expected), "{method} {path}: {text}");
         if status == 500 {
             assert_eq!(parts.headers["content-type"], "application/problem+json");
+            assert_eq!(parts.headers["idempotency-status"], "final");
         }
     }
 }
@@ -197,6 +198,27 @@ async fn a_layer_that_is_applied_twice_is_a_misconfiguration() {
         let request = Request::post("/orders").header("idempotency-key", "k-1");
         let answer = router.oneshot(request.body(Body::empty()).unwrap());
         assert_eq!(answer.await.unwrap().status(), status);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_layer_that_lets_a_request_pass_does_not_deny_the_protection_of_another() {
+    let once = Idempotency::builder(MemoryStore::new()).namespace("shop");
+    let guards = IdempotencyLayer::unscoped(once.build().unwrap());
+    let passes = guards.clone().other_routes(RoutePolicy::off());
+    for (key, inner, outer, stated) in [
+        ("k-1", &guards, &passes, None),
+        ("k-2", &passes, &guards, None),
+        ("k-3", &passes, &passes, Some("unprotected")),
+    ] {
+        let router = Router::new().route("/orders", post(|| async {}));
+        let router: Router = router.layer(inner.clone()).layer(outer.clone());
+        let request = Request::post("/orders").header("idempotency-key", key);
+        let answer = router.oneshot(request.body(Body::empty()).unwrap()).await;
+        let answer = answer.unwrap();
+        let status = answer.headers().get("idempotency-status");
+        let status = status.map(|status| status.to_str().unwrap());
+        assert_eq!(status, stated, "{key}");
     }
 }
 

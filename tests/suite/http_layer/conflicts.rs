@@ -149,6 +149,7 @@ async fn an_interrupted_attempt_waits_for_an_operator_where_the_policy_says_so(s
     let careful = Api::on(store, careful, |layer| layer, place_order);
     let refused = careful.send(&call).await;
     refused.assert_problem(409, "interrupted");
+    assert_eq!(refused.header("idempotency-status"), Some("final"));
     assert_eq!(refused.retry_after(), None);
     assert_eq!(careful.runs(), 0);
 }

@@ -327,12 +327,14 @@ async fn an_unprotected_answer_to_an_event_says_so(server: Server) {
         let optional =
             |once| IdempotencyLayer::unscoped(once).other_routes(RoutePolicy::optional());
         let function = Function::with(door, server.store().await, optional, created("", false));
-        let answer = function.send(&door.post(None)).await;
-        assert_eq!(
-            header(&answer, "idempotency-status").as_deref(),
-            Some("unprotected"),
-            "{door:?}"
-        );
+        for call in [door.post(None), door.post("k-1").method("DELETE")] {
+            let answer = function.send(&call).await;
+            assert_eq!(
+                header(&answer, "idempotency-status").as_deref(),
+                Some("unprotected"),
+                "{door:?}"
+            );
+        }
     }
 }
 

@@ -1,17 +1,20 @@
 //! The answers that are stored, by setting and by the handler's wish.
 
+use std::future::{Ready, ready};
 use std::io::Error as IoError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use http::Response;
+use lambda_http::{Body, Request};
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy};
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{Claim, Idempotency, Key, OnCrash, Step, StepError, Verdict};
 use tokio::time::Instant;
 
-use super::api::{Api, Door, Failure, answer};
+use super::api::{Api, Door, Failure, answer, deposit, deposits};
 use crate::on_each_server;
 use crate::secrets::Log;
 use crate::support::{Fault, Proxy, Server, VirtualClock};
@@ -133,7 +136,7 @@ async fn a_server_error_behind_a_step_is_kept_as_long_as_an_answer() {
         .settings(|settings| settings.store_server_errors = Some(Duration::from_mins(5)));
     let charges = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&charges);
-    let api = Api::under(&layer, move |run, request: lambda_http::Request| {
+    let api = Api::under(&layer, move |run, request: Request| {
         let charges = Arc::clone(&counter);
         async move {
             let claim = request.extensions().get::<Claim>().unwrap();
@@ -156,7 +159,7 @@ async fn a_server_error_behind_an_interrupted_step_is_not_stored_by_that_setting
     let once = Idempotency::builder(server.store().await).namespace("shop");
     let once = once.clock(VirtualClock).build().unwrap();
     let layer = stored_for_a_day(IdempotencyLayer::unscoped(once.clone()));
-    let api = Api::under(&layer, |_, request: lambda_http::Request| async move {
+    let api = Api::under(&layer, |_, request: Request| async move {
         let claim = request.extensions().get::<Claim>().unwrap();
         let step = Step::named("charge")
             .on_crash(OnCrash::Interrupt)
@@ -201,4 +204,106 @@ async fn without_a_claim_a_server_error_is_kept_for_an_hour_at_least() {
     assert!(api.send(&call).await.is_replayed());
     clock.advance(Duration::from_secs(63));
     assert!(!api.send(&call).await.is_replayed());
+}
+
+/// A handler that hands over a deposit, and gives this answer.
+fn depositing(
+    table: String,
+    status: u16,
+    wish: Option<Verdict>,
+) -> impl Fn(usize, Request) -> Ready<Result<Response<Body>, Failure>> + Clone + Send + Sync + 'static
+{
+    move |_, request| {
+        let mut response = answer(status, "decided");
+        if let Some(wish) = wish {
+            response.extensions_mut().insert(wish);
+        }
+        let written = deposit(&request, &table);
+        ready(written.map(|()| response).map_err(Failure::from))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_error_that_writes_is_kept_as_long_as_an_answer() {
+    let server = Server::dynoxide().await;
+    for (wish, made) in [(Some(Verdict::Complete), 1), (None, 0)] {
+        for is_claimless in [false, true] {
+            let business = server.table_with_key("business", "id").await;
+            let clock = ManualClock::default();
+            let once = Idempotency::builder(server.store().await).namespace("shop");
+            let once = once.clock(clock.clone()).build().unwrap();
+            let once = if is_claimless { once.claimless() } else { once };
+            let layer = IdempotencyLayer::unscoped(once)
+                .settings(|settings| settings.store_server_errors = Some(Duration::from_mins(5)));
+            let api = Api::under(&layer, depositing(business.clone(), 503, wish));
+            let call = Door::Http.post("k-1");
+            assert_eq!(api.send(&call).await.status, 503);
+            clock.advance(Duration::from_hours(2));
+            let retry = api.send(&call).await;
+            assert_eq!(retry.is_replayed(), made == 1, "{is_claimless}");
+            let deposited = deposits(&server, &business).await;
+            assert_eq!(deposited, made, "{is_claimless}");
+        }
+    }
+}
+
+on_each_server!(an_answer_of_400_or_above_writes_nothing_unless_it_is_declared_complete);
+async fn an_answer_of_400_or_above_writes_nothing_unless_it_is_declared_complete(server: Server) {
+    for (status, wish, made) in [
+        (201, None, 1),
+        (303, None, 1),
+        (402, None, 0),
+        (404, None, 0),
+        (422, None, 0),
+        (503, None, 0),
+        (402, Some(Verdict::Complete), 1),
+        (503, Some(Verdict::Complete), 1),
+        (201, Some(Verdict::Fail), 0),
+        (409, Some(Verdict::Fail), 0),
+    ] {
+        for is_claimless in [false, true] {
+            let business = server.table_with_key("business", "id").await;
+            let layer = |once: Idempotency| {
+                let once = if is_claimless { once.claimless() } else { once };
+                stored_for_a_day(IdempotencyLayer::unscoped(once))
+            };
+            let handler = depositing(business.clone(), status, wish);
+            let api = Api::layered(&server, layer, handler).await;
+            let call = Door::Http.post("k-1");
+            assert_eq!(api.send(&call).await.status, status);
+            let retry = api.send(&call).await;
+            assert_eq!((retry.status.as_u16(), retry.is_replayed()), (status, true));
+            let deposited = deposits(&server, &business).await;
+            assert_eq!(deposited, made, "{status} {wish:?} {is_claimless}");
+        }
+    }
+}
+
+on_each_server!(an_answer_that_nothing_protects_writes_as_a_protected_one);
+async fn an_answer_that_nothing_protects_writes_as_a_protected_one(server: Server) {
+    for (is_off, observes, key) in [
+        (false, false, None),
+        (true, false, Some("k-1")),
+        (false, true, Some("k-1")),
+    ] {
+        for (status, wish, made) in [
+            (201, None, 1),
+            (402, None, 0),
+            (503, None, 0),
+            (402, Some(Verdict::Complete), 1),
+            (201, Some(Verdict::Fail), 0),
+        ] {
+            let business = server.table_with_key("business", "id").await;
+            let api = Api::configured(
+                &server,
+                |once| once.disabled(is_off).observe(observes),
+                |layer| layer.other_routes(RoutePolicy::optional()),
+                depositing(business.clone(), status, wish),
+            );
+            let answered = api.await.send(&Door::Http.post(key)).await;
+            assert_eq!(answered.status, status);
+            let deposited = deposits(&server, &business).await;
+            assert_eq!(deposited, made, "{is_off} {observes} {status} {wish:?}");
+        }
+    }
 }

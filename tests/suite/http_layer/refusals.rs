@@ -1,5 +1,6 @@
 //! The form of refusals, and the statement of an answer about its protection.
 
+use std::future::ready;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use lambda_idempotency::{
 };
 use tower::{Layer, ServiceExt, service_fn};
 
-use super::api::{Api, Door, Failure, answer, cut_off_at_work, place_order};
+use super::api::{Api, Door, Failure, answer, cut_off_at_work, deposit, deposits, place_order};
 use crate::on_each_server;
 use crate::support::{Fault, Proxy, Server, VirtualClock};
 
@@ -184,6 +185,68 @@ async fn a_refusal_after_an_unprotected_run_says_so_and_whether_a_retry_may_repe
     }
 }
 
+on_each_server!(a_call_that_fails_in_its_trailers_writes_nothing_where_nothing_protects_it);
+async fn a_call_that_fails_in_its_trailers_writes_nothing_where_nothing_protects_it(
+    server: Server,
+) {
+    for (is_off, observes, key) in [
+        (false, false, None),
+        (true, false, Some("k-1")),
+        (false, true, Some("k-1")),
+    ] {
+        for (status, made) in [("14", 0), ("0", 1)] {
+            let business = server.table_with_key("business", "id").await;
+            let table = business.clone();
+            let call = move |_, request: lambda_http::Request| {
+                let written = deposit(&request, &table);
+                async move {
+                    written?;
+                    let status = http::HeaderValue::from_static(status);
+                    let trailers = [(http::HeaderName::from_static("grpc-status"), status)];
+                    let trailers = ready(Some(Ok(http::HeaderMap::from_iter(trailers))));
+                    let body = Full::new(Bytes::from_static(b"abc")).with_trailers(trailers);
+                    Ok::<_, Failure>(http::Response::new(body))
+                }
+            };
+            let api = Api::configured(
+                &server,
+                |once| once.disabled(is_off).observe(observes),
+                |layer| layer.other_routes(RoutePolicy::optional()),
+                call,
+            );
+            let answered = api.await.send(&Door::Http.post(key)).await;
+            assert_eq!(answered.text(), "abc");
+            let deposited = deposits(&server, &business).await;
+            assert_eq!(deposited, made, "{is_off} {observes} {status}");
+        }
+    }
+}
+
+on_each_server!(an_answer_that_breaks_off_behind_a_write_is_unprotected_where_nothing_protects_it);
+async fn an_answer_that_breaks_off_behind_a_write_is_unprotected_where_nothing_protects_it(
+    server: Server,
+) {
+    for (is_off, observes) in [(true, false), (false, true)] {
+        let business = server.table_with_key("business", "id").await;
+        let table = business.clone();
+        let call = move |_, request: lambda_http::Request| {
+            let written = deposit(&request, &table);
+            async move {
+                written?;
+                let broken = [Err::<http_body::Frame<Bytes>, _>(Failure::from("gone"))];
+                let body = StreamBody::new(futures_util::stream::iter(broken));
+                Ok::<_, Failure>(http::Response::new(body))
+            }
+        };
+        let engine = |once: Builder| once.disabled(is_off).observe(observes);
+        let api = Api::configured(&server, engine, |layer| layer, call).await;
+        let broken = api.send(&Door::Http.post("k-1")).await;
+        broken.assert_problem(500, "unprotected");
+        assert_eq!(broken.header("idempotency-status"), Some("unprotected"));
+        assert_eq!(deposits(&server, &business).await, 0);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_unprotected_run_that_is_ended_at_its_deadline_may_have_had_its_effect() {
     let unreachable = Server::behind("http://127.0.0.1:1".to_owned()).client();
@@ -250,6 +313,7 @@ async fn a_key_that_used_up_its_attempts_is_a_409_without_retry_after(server: Se
     let next = Api::on(store, once, |layer| layer, place_order);
     let refused = next.send(&call).await;
     refused.assert_problem(409, "exhausted");
+    assert_eq!(refused.header("idempotency-status"), Some("final"));
     assert_eq!((refused.retry_after(), next.runs()), (None, 0));
 }
 

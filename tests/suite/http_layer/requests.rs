@@ -249,12 +249,38 @@ async fn methods_that_are_not_guarded_pass_through(server: Server) {
         .into_iter()
         .enumerate()
     {
-        for call in [Door::Http.post(None), Door::Http.post("\"")] {
-            assert_eq!(api.send(&call.method(method)).await.status, 201, "{method}");
+        for key in [None, Some("\"")] {
+            let passed = api.send(&Door::Http.post(key).method(method)).await;
+            assert_eq!(passed.status, 201, "{method}");
+            let is_unsafe = ["PUT", "DELETE", "PATCH"].contains(&method);
+            let stated = (is_unsafe && key.is_some()).then_some("unprotected");
+            assert_eq!(passed.header("idempotency-status"), stated, "{method}");
         }
         assert_eq!(api.runs(), 2 * run + 2);
     }
     assert_eq!(proxy.take_total(), 0);
+}
+
+on_each_server!(what_an_answer_says_of_itself_stands_and_observing_adds_nothing);
+async fn what_an_answer_says_of_itself_stands_and_observing_adds_nothing(server: Server) {
+    for (observes, own, stated) in [
+        (false, None, Some("unprotected")),
+        (false, Some("final"), Some("final")),
+        (true, None, None),
+    ] {
+        let handler = move |_, _| async move {
+            let mut response = answer(201, "passed");
+            if let Some(own) = own {
+                let own = http::HeaderValue::from_static(own);
+                response.headers_mut().insert("idempotency-status", own);
+            }
+            Ok(response)
+        };
+        let observed = |once: lambda_idempotency::Builder| once.observe(observes);
+        let api = Api::configured(&server, observed, |layer| layer, handler).await;
+        let passed = api.send(&Door::Http.post("k-1").method("DELETE")).await;
+        assert_eq!(passed.header("idempotency-status"), stated);
+    }
 }
 
 on_each_server!(patch_is_guarded_and_apart_from_post);

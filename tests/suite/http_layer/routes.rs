@@ -185,7 +185,9 @@ async fn a_route_that_is_off_costs_no_request_and_a_preflight_passes_everywhere(
         layer.route("/carts", RoutePolicy::off()).unwrap()
     };
     let api = Api::on(store, |once| once, routes, place_order);
-    assert_eq!(api.send(&alb("k-1", "/carts")).await.status, 201);
+    let passed = api.send(&alb("k-1", "/carts")).await;
+    assert_eq!(passed.status, 201);
+    assert_eq!(passed.header("idempotency-status"), Some("unprotected"));
     for door in Door::ALL {
         let preflight = door
             .post(None)

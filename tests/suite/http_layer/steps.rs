@@ -68,3 +68,36 @@ async fn an_interrupted_step_is_a_conflict_that_no_retry_mends(server: Server) {
         assert_eq!(refused.retry_after(), None);
     }
 }
+
+on_each_server!(a_saga_that_was_undone_is_a_failure_that_each_retry_gets);
+async fn a_saga_that_was_undone_is_a_failure_that_each_retry_gets(server: Server) {
+    // An error of the handler, and an answer that isn't kept.
+    for answers in [false, true] {
+        let checkout = move |_, request: lambda_http::Request| async move {
+            let claim = request.extensions().get::<Claim>().unwrap();
+            let mut saga = claim.saga()?.permanent(|_: &io::Error| true);
+            let undo = |_, _: u32| async { Ok::<_, io::Error>(()) };
+            let reserve = |_| async { Ok::<_, io::Error>(17) };
+            saga.step("reserve", reserve, undo).await?;
+            let declined = |_| async { Err::<u32, _>(io::Error::other("declined")) };
+            match saga.step("charge", declined, undo).await {
+                Err(_) if answers => Ok(answer(503, "declined")),
+                Err(error) => Err(Failure::from(error)),
+                Ok(_) => Ok(answer(201, "charged")),
+            }
+        };
+        let api = Api::new(&server, checkout).await;
+        let call = Door::Http.post("k-1").json("{}");
+        match api.try_send(&call).await {
+            Ok(first) => assert_eq!((first.status.as_u16(), answers), (503, true)),
+            Err(error) => assert!(!answers && error.to_string().contains("undone: reserve")),
+        }
+        for _ in 0..2 {
+            let refused = api.send(&call).await;
+            refused.assert_problem(500, "failed");
+            assert_eq!(refused.header("idempotency-status"), Some("final"));
+            assert_eq!(refused.retry_after(), None);
+        }
+        assert_eq!(api.runs(), 1);
+    }
+}

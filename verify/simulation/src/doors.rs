@@ -109,9 +109,7 @@ impl Worker {
             };
             self.ledger.step(value, effect);
         }
-        // Over HTTP, a refusal is an answer that commits.
-        let refuses = self.door == Door::Http && delivery.deed == Deed::FailForGood;
-        if delivery.books != Books::Nothing && !refuses {
+        if delivery.books != Books::Nothing {
             let books = delivery.books;
             let booking = Write::new(Booking { value, books });
             claim.write(booking).expect("a store with transactions");
