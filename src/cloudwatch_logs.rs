@@ -64,7 +64,7 @@ use tracing::{Span, info_span};
 
 use crate::batch::{BodyError, Source};
 use crate::protocol::gzip::unpack;
-use crate::streams::token;
+use crate::streams::{debug_ids, token};
 
 pub use crate::batch::{BatchError, Order, Rejected, Rejection};
 
@@ -97,7 +97,7 @@ pub struct LogsEvent {
 }
 
 /// Holds one log event, and the names of where it was written.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct LogRecord {
     /// The id that CloudWatch Logs gave the log event; `None` where the event has none, which it
@@ -114,6 +114,14 @@ pub struct LogRecord {
     /// The name of the log stream.
     pub log_stream: Arc<str>,
 }
+
+debug_ids!(LogRecord {
+    id,
+    timestamp,
+    owner,
+    log_group,
+    log_stream,
+});
 
 #[derive(Deserialize)]
 struct Wire {
@@ -340,6 +348,17 @@ mod tests {
         assert_ne!(
             LogsEvent::token(&event(&other).unwrap()[0]).unwrap(),
             expected
+        );
+    }
+
+    #[test]
+    fn the_logged_text_is_not_shown() {
+        let mut batch = batch("DATA_MESSAGE");
+        batch["logEvents"][0]["message"] = json!("secret");
+        let shown = format!("{:?}", event(&batch).unwrap());
+        assert!(
+            shown.contains("3195") && !shown.contains("secret"),
+            "{shown}"
         );
     }
 

@@ -114,7 +114,10 @@
 //! # How long outcomes are kept
 //!
 //! A stream keeps records for [24 hours][streams], and outcomes are kept for 7 days: the default is
-//! enough.
+//! enough. With [`on_rejected`](crate::batch::BatchLayer::on_rejected),
+//! [permanent](crate::batch::BatchLayer::permanent) failures are kept as long; without it, set
+//! [`failure_retention`](crate::Settings::failure_retention) to more than 24 hours, or a record that
+//! failed runs again.
 //!
 //! [partial]: https://docs.aws.amazon.com/lambda/latest/dg/services-ddb-batchfailurereporting.html
 //! [streams]: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Streams.html
@@ -122,7 +125,6 @@
 //! [failures]: https://docs.aws.amazon.com/lambda/latest/dg/services-dynamodb-errors.html
 
 use std::borrow::Cow;
-use std::fmt;
 use std::time::SystemTime;
 
 use serde::Deserialize;
@@ -131,7 +133,7 @@ use serde_json::Value;
 use crate::batch::Source;
 use crate::dynamodb_streams::plain::{write_item, write_text};
 use crate::protocol::fingerprint::Fingerprint;
-use crate::streams::{OtherService, check_service, seconds, token};
+use crate::streams::{OtherService, Shard, Windowed, check_service, debug_ids, seconds, token};
 
 mod plain;
 #[cfg(test)]
@@ -153,13 +155,23 @@ pub type Message<T> = crate::batch::Message<DynamoDbStreamEvent, T>;
 /// [event]: https://docs.aws.amazon.com/lambda/latest/dg/with-ddb.html
 ///
 /// Deserializing the event of another service fails with an error that names the service that
-/// sent it.
+/// sent it. Deserializing the event of a mapping with `TumblingWindowInSeconds` fails, too: Lambda
+/// would take each reply for a failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Shard<DynamoDbStreamRecord>")]
 #[non_exhaustive]
 pub struct DynamoDbStreamEvent {
     /// The records, in the order of their sequence numbers.
-    #[serde(rename = "Records")]
     pub records: Vec<DynamoDbStreamRecord>,
+}
+
+impl TryFrom<Shard<DynamoDbStreamRecord>> for DynamoDbStreamEvent {
+    type Error = Windowed;
+
+    fn try_from(shard: Shard<DynamoDbStreamRecord>) -> Result<Self, Windowed> {
+        let records = shard.records()?;
+        Ok(Self { records })
+    }
 }
 
 /// Holds the record of one change of one item. A field that the event lacks is `None`. The keys and
@@ -187,19 +199,14 @@ pub struct DynamoDbStreamRecord {
     order_key: Option<String>,
 }
 
-/// Shows the ids: the keys and the images are not for logs.
-impl fmt::Debug for DynamoDbStreamRecord {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DynamoDbStreamRecord")
-            .field("event_id", &self.event_id)
-            .field("event_name", &self.event_name)
-            .field("event_source_arn", &self.event_source_arn)
-            .field("sequence_number", &self.sequence_number)
-            .field("approximate_creation", &self.approximate_creation)
-            .field("is_expiry", &self.is_expiry)
-            .finish_non_exhaustive()
-    }
-}
+debug_ids!(DynamoDbStreamRecord {
+    event_id,
+    event_name,
+    event_source_arn,
+    sequence_number,
+    approximate_creation,
+    is_expiry,
+});
 
 /// A record as Lambda writes it.
 #[derive(Deserialize)]

@@ -92,7 +92,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use crate::batch::{BodyError, Source};
-use crate::streams::{Data, HeaderBytes, text, token};
+use crate::streams::{Data, HeaderBytes, debug_ids, text, token};
 
 #[cfg(test)]
 mod tests;
@@ -176,7 +176,7 @@ const NO_VALUE: &[u8] = b"null";
 /// Holds one record as Lambda delivers it. Lambda sends key and value in Base64, which is decoded
 /// here. [`Source::body`] gives the bytes of the value, and `null` for a
 /// [tombstone](Self::is_tombstone).
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct KafkaRecord {
     /// The place in its partition; `None` where the event has none, which Kafka never sends.
@@ -212,6 +212,14 @@ pub struct KafkaRecord {
     value: Option<Data>,
     headers: Vec<(String, HeaderBytes)>,
 }
+
+debug_ids!(KafkaRecord {
+    topic_partition,
+    offset,
+    timestamp,
+    value_schema_id,
+    is_tombstone,
+});
 
 /// What Lambda tells of a schema.
 #[derive(Default, Deserialize)]

@@ -116,7 +116,11 @@
 //!
 //! A stream keeps records for [24 hours to 365 days][retention]. Outcomes are kept for 7 days; where
 //! the stream keeps records for longer, set [`retention`](crate::Builder::retention) to more than
-//! that. A mapping that starts again at `TRIM_HORIZON` then repeats no effect.
+//! that. A mapping that starts again at `TRIM_HORIZON` then repeats no effect. With
+//! [`on_rejected`](crate::batch::BatchLayer::on_rejected),
+//! [permanent](crate::batch::BatchLayer::permanent) failures are kept as long; without it, set
+//! [`failure_retention`](crate::Settings::failure_retention) above `MaximumRecordAgeInSeconds`, or a
+//! record that failed runs again.
 //!
 //! # What it costs
 //!
@@ -141,14 +145,15 @@
 //! [retention]: https://docs.aws.amazon.com/streams/latest/dev/kinesis-extended-retention.html
 
 use std::borrow::Cow;
-use std::fmt;
 use std::time::SystemTime;
 
 use serde::Deserialize;
 
 use crate::batch::Source;
 use crate::kinesis::aggregate::{Damaged, MOST_RECORDS, SubRecord};
-use crate::streams::{Data, OtherService, check_service, seconds, token};
+use crate::streams::{
+    Data, OtherService, Shard, Windowed, check_service, debug_ids, seconds, token,
+};
 
 mod aggregate;
 
@@ -168,13 +173,23 @@ pub type Message<T> = crate::batch::Message<KinesisEvent, T>;
 /// [event]: https://docs.aws.amazon.com/lambda/latest/dg/with-kinesis.html
 ///
 /// Deserializing the event of another service fails with an error that names the service that
-/// sent it.
+/// sent it. Deserializing the event of a mapping with `TumblingWindowInSeconds` fails, too: Lambda
+/// would take each reply for a failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Shard<KinesisRecord>")]
 #[non_exhaustive]
 pub struct KinesisEvent {
     /// The records, in the order of their sequence numbers.
-    #[serde(rename = "Records")]
     pub records: Vec<KinesisRecord>,
+}
+
+impl TryFrom<Shard<KinesisRecord>> for KinesisEvent {
+    type Error = Windowed;
+
+    fn try_from(shard: Shard<KinesisRecord>) -> Result<Self, Windowed> {
+        let records = shard.records()?;
+        Ok(Self { records })
+    }
 }
 
 /// Holds one record. A field that the event lacks is `None`.
@@ -261,18 +276,13 @@ impl KinesisRecord {
     }
 }
 
-/// Shows the ids: the data and the partition key are not for logs.
-impl fmt::Debug for KinesisRecord {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KinesisRecord")
-            .field("event_id", &self.event_id)
-            .field("event_source_arn", &self.event_source_arn)
-            .field("sequence_number", &self.sequence_number)
-            .field("sub_sequence_number", &self.sub_sequence_number)
-            .field("approximate_arrival", &self.approximate_arrival)
-            .finish_non_exhaustive()
-    }
-}
+debug_ids!(KinesisRecord {
+    event_id,
+    event_source_arn,
+    sequence_number,
+    sub_sequence_number,
+    approximate_arrival,
+});
 
 /// A record as Lambda writes it.
 #[derive(Deserialize)]

@@ -21,7 +21,10 @@
 //! # Poison messages
 //!
 //! One message that never succeeds keeps its whole batch coming back: take what no retry will fix
-//! with [`on_rejected`](crate::batch::BatchLayer::on_rejected). Lambda's redelivery policy for
+//! with [`on_rejected`](crate::batch::BatchLayer::on_rejected), which gets it again each time that its
+//! batch comes back for another message. A [permanent](crate::batch::BatchLayer::permanent) failure is
+//! kept as long as an outcome then, and without the hook for
+//! [an hour](crate::Settings::failure_retention). Lambda's redelivery policy for
 //! ActiveMQ is fixed at [six redeliveries][errors]; then the message goes to the broker's
 //! dead-letter queue.
 //!

@@ -72,6 +72,7 @@ use tracing::{Span, info_span};
 
 use crate::batch::{BodyError, Source};
 use crate::envelope::{object_key, s3_identity};
+use crate::streams::debug_ids;
 
 pub use crate::batch::{BatchError, Order, Rejected, Rejection};
 
@@ -95,7 +96,7 @@ pub struct S3Event {
 }
 
 /// Holds one record as S3 delivers it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct S3Record {
     /// The name of the event, such as `ObjectCreated:Put`.
@@ -123,6 +124,15 @@ pub struct S3Record {
     id: String,
     token: Option<String>,
 }
+
+debug_ids!(S3Record {
+    id,
+    event_name,
+    event_time,
+    bucket,
+    version_id,
+    sequencer,
+});
 
 #[derive(Deserialize)]
 struct Wire {
@@ -327,6 +337,16 @@ mod tests {
         );
         assert_eq!(decoded("1%2B1+%C3%BC.txt").as_deref(), Some("1+1 ü.txt"));
         assert_eq!(decoded("%FF"), None);
+    }
+
+    #[test]
+    fn neither_the_object_key_nor_the_json_is_shown() {
+        let record = read(NOTIFICATION).unwrap().remove(0);
+        let shown = format!("{record:?}");
+        assert!(
+            shown.contains(&record.bucket) && !shown.contains("flower"),
+            "{shown}"
+        );
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::protocol::key::DEFAULT_MAX_TOKEN_CHARS;
 
 /// The bytes of a record, or why there are none. A text that isn't Base64 is an error of its record
 /// alone, not of the batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Data(pub(crate) Result<Vec<u8>, BodyError>);
 
 impl Data {
@@ -159,6 +159,47 @@ pub(crate) fn check_service(
         _ => Ok(()),
     }
 }
+
+/// The event of a shard's records.
+#[derive(Deserialize)]
+pub(crate) struct Shard<R> {
+    #[serde(rename = "Records")]
+    records: Vec<R>,
+    window: Option<IgnoredAny>,
+}
+
+/// Reports an event of a tumbling window: Lambda takes a reply without the window's state for a failure,
+/// whatever was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the event is of a tumbling window, and the reply would have no `state`: take `TumblingWindowInSeconds` out of the event source mapping"
+)]
+pub(crate) struct Windowed;
+
+impl<R> Shard<R> {
+    /// Gives the records, unless the mapping has windows.
+    pub(crate) fn records(self) -> Result<Vec<R>, Windowed> {
+        match self.window {
+            Some(_) => Err(Windowed),
+            None => Ok(self.records),
+        }
+    }
+}
+
+/// Implements `Debug` with these fields, which name a record.
+macro_rules! debug_ids {
+    ($record:ident { $($field:ident),+ $(,)? }) => {
+        /// Shows the ids: what the record holds is not for logs.
+        impl std::fmt::Debug for $record {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($record))
+                    $(.field(stringify!($field), &self.$field))+
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+pub(crate) use debug_ids;
 
 /// Gives the time so many seconds after 1970 began; `None` for a number that is no such time.
 pub(crate) fn seconds(since_1970: f64) -> Option<SystemTime> {

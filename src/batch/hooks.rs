@@ -20,7 +20,6 @@ use crate::batch::report::{Fate, Reason};
 use crate::engine::REPLY_TIME;
 use crate::engine::hook::Hook;
 use crate::engine::rejection::Rejection;
-use crate::idempotency::Idempotency;
 
 /// Makes the deferral of a message, before its handler gets it. The message is deferred if it is in
 /// flight elsewhere.
@@ -78,7 +77,6 @@ impl<S: Source> Hooks<S> {
     /// are done; returns their positions.
     pub(super) async fn offer(
         &self,
-        once: &Idempotency,
         kept: &mut Kept<S>,
         fates: &mut [Fate],
         side_by_side: usize,
@@ -91,13 +89,6 @@ impl<S: Source> Hooks<S> {
         let rejected = messages.filter_map(|(position, (message, id))| {
             let (why, reason) = rejection(fates, position)?;
             let message = message.take()?;
-            // Where the hook takes it, the engine never meets it.
-            if let Reason::Mismatch {
-                operation, record, ..
-            } = reason
-            {
-                once.mismatched(operation, record);
-            }
             let (code, detail) = reason.words();
             let rejected = Rejected {
                 rejection: why,
@@ -135,11 +126,6 @@ impl<S: Source> Hooks<S> {
 }
 
 impl<S: Source> Kept<S> {
-    /// Returns a copy of a message that was not offered.
-    pub(super) fn message(&self, position: usize) -> Option<S::Record> {
-        self.messages.get(position)?.clone()
-    }
-
     /// Counts the messages that are rejected, whether or not there is a hook that takes them.
     pub(super) fn rejected(&self, fates: &[Fate]) -> usize {
         let was_offered = |position| matches!(self.messages.get(position), Some(None));
@@ -150,20 +136,11 @@ impl<S: Source> Kept<S> {
 }
 
 /// Returns why the message in this position is rejected, if it is, and why it is reported otherwise.
-///
-/// A message that differs from an earlier one of its batch is rejected only if that one is done.
-/// Otherwise the key has no outcome yet, and this message, delivered again, may be the one that
-/// gets it.
 fn rejection(fates: &[Fate], position: usize) -> Option<(Rejection, &Reason)> {
-    let Fate::Reported(reason) = fates.get(position)? else {
-        return None;
-    };
-    let is_early = match reason {
-        Reason::Mismatch { leader, .. } => !matches!(fates.get(*leader)?, Fate::Done),
-        _ => false,
-    };
-    let why = reason.rejection().filter(|_| !is_early)?;
-    Some((why, reason))
+    match fates.get(position)? {
+        Fate::Reported(reason) => Some((reason.rejection()?, reason)),
+        Fate::Done | Fate::Follows(_) => None,
+    }
 }
 
 /// Gives the instant when the claim of a message that is in flight elsewhere is free; its followers
@@ -310,14 +287,7 @@ mod tests {
     use super::*;
     use crate::batch::BodyError;
     use crate::batch::reader::tests::message;
-    use crate::protocol::key::RecordId;
     use crate::sqs::SqsEvent;
-    use crate::store::MemoryStore;
-
-    fn engine() -> Idempotency {
-        let builder = Idempotency::builder(MemoryStore::new()).namespace("shop");
-        builder.build().unwrap()
-    }
 
     /// Runs the hooks after two messages, of which the second is rejected; gives how many of them
     /// are rejected, and how many are done after it.
@@ -333,7 +303,7 @@ mod tests {
         ];
         let ids = ["m-1", "m-2"].map(str::to_owned);
         let mut kept = hooks.keep(ids.to_vec(), &messages, None);
-        hooks.offer(&engine(), &mut kept, &mut fates, 1).await;
+        hooks.offer(&mut kept, &mut fates, 1).await;
         let done = fates.iter().filter(|fate| matches!(fate, Fate::Done));
         (kept.rejected(&fates), done.count())
     }
@@ -383,7 +353,7 @@ mod tests {
             let ids = ["m-1", "m-2", "m-3", "m-4"].map(str::to_owned);
             let messages = ids.each_ref().map(|id| message(id, "1"));
             let mut kept = hooks.keep(ids.to_vec(), &messages, left);
-            let taken = hooks.offer(&engine(), &mut kept, &mut fates, 1).await;
+            let taken = hooks.offer(&mut kept, &mut fates, 1).await;
             assert_eq!(taken.len(), usize::from(is_asked), "{left:?}");
             assert_eq!(kept.rejected(&fates), 1);
             hooks.defer(kept, &fates, 1).await;
@@ -391,26 +361,5 @@ mod tests {
             let is_done = matches!(fates, [_, _, Fate::Done, _]);
             assert_eq!(is_done, is_asked, "{fates:?}");
         }
-    }
-
-    #[test]
-    fn a_message_that_differs_is_rejected_once_the_first_is_done() {
-        let record = RecordId::stored("charge-1").unwrap();
-        let differs = |leader| {
-            Fate::Reported(Reason::Mismatch {
-                leader,
-                operation: "charge".into(),
-                record: record.clone(),
-            })
-        };
-        let fates = [
-            Fate::Done,
-            differs(0),
-            Fate::Reported(Reason::NotRun),
-            differs(2),
-        ];
-        let why = |position| rejection(&fates, position).map(|(why, _)| why);
-        let rejected: Vec<_> = (0..4).map(why).collect();
-        assert_eq!(rejected, [None, Some(Rejection::Mismatch), None, None]);
     }
 }

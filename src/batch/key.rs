@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use crate::batch::Source;
 use crate::batch::message::Content;
 use crate::protocol::fingerprint::Fingerprint;
-use crate::protocol::selector::Selector;
+use crate::protocol::selector::{Selector, is_json};
 
 /// The place of a message's key.
 #[derive(Debug)]
@@ -33,12 +33,15 @@ impl Place {
     }
 }
 
-/// Takes the fingerprint of what a selector finds in a text, or of a whole text that it can't read. Texts
-/// in which it finds nothing are equal to each other, and to no other.
-pub(super) fn fingerprint(selector: &Selector, text: &str) -> Fingerprint {
-    match selector.find(text).unwrap_or(Some(text.into())) {
-        Some(found) => Fingerprint::json(found.as_bytes()),
-        None => Fingerprint::combine([]),
+/// Takes the fingerprint of what a selector finds in a body, or of the whole body where that isn't JSON
+/// (compressed, say), or can't be read by its expression. JSON texts in which it finds nothing are equal
+/// to each other, and to no other.
+pub(super) fn fingerprint(selector: &Selector, body: &[u8]) -> Fingerprint {
+    let text = std::str::from_utf8(body).unwrap_or_default();
+    match selector.find(text) {
+        Ok(Some(found)) => Fingerprint::json(found.as_bytes()),
+        Ok(None) if is_json(text) => Fingerprint::combine([]),
+        _ => Fingerprint::json(body),
     }
 }
 
@@ -125,8 +128,8 @@ mod tests {
     fn a_body_that_an_expression_cannot_read_is_compared_as_a_whole() {
         let id = Selector::jmespath("id").unwrap();
         assert_ne!(
-            fingerprint(&id, r#"{"id": 1, "a": "\ud83d"}"#),
-            fingerprint(&id, r#"{"id": 2, "a": "\ud83d"}"#)
+            fingerprint(&id, br#"{"id": 1, "a": "\ud83d"}"#),
+            fingerprint(&id, br#"{"id": 2, "a": "\ud83d"}"#)
         );
     }
 

@@ -223,8 +223,8 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     /// [`Idempotency::retention`](crate::Idempotency::retention).
     ///
     /// It must be longer than the longest redelivery of the message, its redrive from a dead-letter
-    /// queue among them. Permanent failures are kept for the
-    /// [failure's retention](crate::Settings::failure_retention).
+    /// queue among them. Without [`on_rejected`](Self::on_rejected), permanent failures are kept for
+    /// the [failure's retention](crate::Settings::failure_retention).
     ///
     /// ```
     /// # use std::time::Duration;
@@ -259,7 +259,8 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     ///
     /// Such a failure is stored, and a message that is delivered again is reported without a run, until
     /// the source gives it up or the [failure's retention](crate::Settings::failure_retention) is
-    /// over. With [`on_rejected`](Self::on_rejected) it may leave the source at once.
+    /// over. With [`on_rejected`](Self::on_rejected) the message may leave the source at once, and the
+    /// failure is kept as long as an outcome.
     pub fn permanent(mut self, is_permanent: impl Fn(&E) -> bool + Send + Sync + 'static) -> Self {
         self.config.permanent = Some(Arc::new(is_permanent));
         self
@@ -431,17 +432,24 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     /// after all messages have run that can, and keeps it somewhere. When it answers `Ok`, the message
     /// is acknowledged, and the source deletes it; those behind it in its ordered group run then. After
     /// an error, a panic, or no answer 250 ms before the invocation ends, the message is reported:
-    /// answer an error for a message that you don't park. The function may get a message twice, because an acknowledgement
-    /// can be lost.
+    /// answer an error for a message that you don't park.
+    ///
+    /// The function may get a message again: an acknowledgement can be lost, and some sources repeat
+    /// acknowledged messages (Amazon MQ, streams behind a checkpoint,
+    /// [`without_item_failures`](Settings::without_item_failures)). A [permanent](Self::permanent)
+    /// failure is kept as long as an outcome, so that its message doesn't run again: to have it run after
+    /// a fix, release its record. A message does run again where no record keeps its failure: after an
+    /// error that a write's [condition](crate::store::transaction::Write::or_else) answers with, one of a
+    /// handler that doesn't become ready, or one that the store didn't take.
     ///
     /// [`Rejected`] says why: its class, a code and a text, the same ones as in the log's event
     /// `rejected`. For a failed handler the text is the error's type; with
     /// [`log_errors`](crate::Settings::log_errors), which allows texts that may quote the message, it
     /// is the error's own text.
     ///
-    /// A message that differs from an earlier one of its batch is rejected when that one is done,
-    /// and reported until then; where the function has taken that one, it runs by itself. One that
-    /// follows a rejected message shares its fate; the function gets the first of them.
+    /// A message that differs from an earlier one of its batch is reported until that one is done, or
+    /// rejected itself; then the store decides about it. One that follows a rejected message shares
+    /// its fate; the function gets the first of them.
     ///
     /// ```
     /// # use lambda_idempotency::{Idempotency, sqs, store::MemoryStore};

@@ -2,7 +2,7 @@
 //! Pure.
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -174,6 +174,8 @@ pub(super) struct Ready<S: Source, T> {
     pub(super) key: Option<Key>,
     pub(super) fingerprint: Option<Fingerprint>,
     pub(super) retention: Option<Duration>,
+    /// An earlier message of the batch has its key, and has ended for good.
+    pub(super) is_second: bool,
 }
 
 /// Holds a message whose turn it is.
@@ -188,6 +190,8 @@ pub(super) struct Turn<R> {
 /// The fate of a message, as far as that is known before it runs.
 pub(super) enum Planned<S: Source, T> {
     ToRun(Ready<S, T>),
+    /// It differs from the message in this position, which has the same key.
+    Differs(usize, S::Record),
     Decided(Fate),
 }
 
@@ -200,9 +204,6 @@ pub(super) struct Planner<'a, S: Source, T, F> {
     identify: Option<F>,
     /// The first message of each record: its position, its operation and its fingerprint.
     leaders: HashMap<RecordId, (usize, Arc<str>, Option<Fingerprint>)>,
-    /// The messages that a hook has taken from the source. Only the store knows whether one that
-    /// differs from one of them is another request.
-    pub(super) taken: HashSet<usize>,
 }
 
 impl<'a, S, T, F> Planner<'a, S, T, F>
@@ -222,26 +223,26 @@ where
             reader,
             identify,
             leaders: HashMap::with_capacity(messages),
-            taken: HashSet::new(),
         }
     }
 
     /// Plans a message whose turn it is: the first of each request runs, the others follow it, so
-    /// that a key runs once in a batch.
-    pub(super) fn plan(&mut self, turn: Turn<S::Record>) -> Planned<S, T> {
-        let planned = self.prepare(turn);
-        match planned.and_then(|mut ready| Ok((self.leader(&mut ready)?, ready))) {
-            Ok((None, ready)) => Planned::ToRun(ready),
-            Ok((Some(leader), _)) => Planned::Decided(Fate::Follows(leader)),
-            Err(reason) => Planned::Decided(Fate::Reported(reason)),
-        }
+    /// that a key runs once in a batch. One that differs from the first waits until that one has ended
+    /// for good: then only the store knows whether it is another request.
+    pub(super) fn plan(&mut self, turn: Turn<S::Record>, fates: &[Fate]) -> Planned<S, T> {
+        self.prepare(turn)
+            .and_then(|ready| self.among_leaders(ready, fates))
+            .unwrap_or_else(|reason| Planned::Decided(Fate::Reported(reason)))
     }
 
-    /// Finds the earlier message that is the same request; `None` for the first, which leads from
-    /// now on.
-    fn leader(&mut self, ready: &mut Ready<S, T>) -> Result<Option<usize>, Reason> {
+    /// Compares a message with the earlier one of its key. The first of a request leads from now on.
+    fn among_leaders(
+        &mut self,
+        mut ready: Ready<S, T>,
+        fates: &[Fate],
+    ) -> Result<Planned<S, T>, Reason> {
         let (Some(key), Some(identify)) = (&ready.key, &self.identify) else {
-            return Ok(None);
+            return Ok(Planned::ToRun(ready));
         };
         let operation = key.shared_operation();
         let record = identify(key).map_err(|error| Reason::of_obstacle(&error.into(), false))?;
@@ -250,19 +251,16 @@ where
             // A raw id doesn't tell operations apart. Even one that nobody named doesn't change its
             // name within a batch.
             if *first == operation && !differs(payload.as_ref(), ready.fingerprint.as_ref()) {
-                return Ok(Some(*leader));
+                return Ok(Planned::Decided(Fate::Follows(*leader)));
             }
-            if !self.taken.contains(leader) {
-                return Err(Reason::Mismatch {
-                    leader: *leader,
-                    operation,
-                    record,
-                });
+            if !fates.get(*leader).is_some_and(Fate::is_final) {
+                return Ok(Planned::Differs(*leader, ready.received.1));
             }
+            ready.is_second = true;
         }
         let leads = (ready.position, operation, ready.fingerprint.clone());
         self.leaders.insert(record, leads);
-        Ok(None)
+        Ok(Planned::ToRun(ready))
     }
 
     fn prepare(&self, turn: Turn<S::Record>) -> Result<Ready<S, T>, Reason> {
@@ -297,6 +295,7 @@ where
             key: key.map(|key| key.bound_to(self.operation)),
             fingerprint,
             retention,
+            is_second: false,
         })
     }
 }
@@ -360,10 +359,12 @@ impl<S: Source, T> FingerprintSource<S, T> {
         let names = &*self.attributes;
         let fingerprint = match (&self.closure, &self.selector) {
             (Some(closure), _) => closure(body, content.message())?,
-            (None, Some(selector)) => key::fingerprint(selector, content.text()),
             // It would differ from that of the payload, once this is fetched.
-            (None, None) if content.is_unknown() && names.is_empty() => return None,
-            (None, None) => content.fingerprint(&self.left_out),
+            (None, _) if content.is_unknown() && names.is_empty() => return None,
+            (None, Some(selector)) if !content.is_unknown() => {
+                key::fingerprint(selector, content.bytes())
+            }
+            (None, _) => content.fingerprint(&self.left_out),
         };
         Some(with_attributes(fingerprint, content, names))
     }

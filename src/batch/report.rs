@@ -4,7 +4,6 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
 
 use tokio::time::Instant;
 
@@ -14,7 +13,6 @@ use crate::engine::error::{Error, Obstacle};
 use crate::engine::rejection::Rejection;
 use crate::envelope::EnvelopeError;
 use crate::protocol::causes;
-use crate::protocol::key::RecordId;
 use crate::protocol::record::Failure;
 
 #[cfg(test)]
@@ -48,11 +46,10 @@ pub(super) enum Reason {
         code: &'static str,
         detail: String,
     },
-    /// The message in this position, before it in the batch, has the same key and another body.
+    /// The message in this position, before it in the batch, has the same key and another body, and its
+    /// key has no outcome yet: this message, delivered again, may be the one that gets it.
     Mismatch {
         leader: usize,
-        operation: Arc<str>,
-        record: RecordId,
     },
     /// A message before it in the batch is the same request, and was reported.
     Leader,
@@ -129,9 +126,9 @@ impl Reason {
             Self::NoBody(_) | Self::Envelope(_) | Self::Undecodable(_) => {
                 Some(Rejection::Undecodable)
             }
-            Self::Mismatch { .. } => Some(Rejection::Mismatch),
             Self::Run { rejection, .. } => *rejection,
-            Self::NotRun
+            Self::Mismatch { .. }
+            | Self::NotRun
             | Self::OutOfTime
             | Self::GroupStopped
             | Self::Panicked
@@ -235,6 +232,29 @@ pub(super) enum Fate {
     Follows(usize),
     /// The source must deliver it again.
     Reported(Reason),
+}
+
+impl Fate {
+    /// Tells whether the message has ended for good: it is done, or no retry will fix it.
+    pub(super) fn is_final(&self) -> bool {
+        match self {
+            Self::Done => true,
+            Self::Follows(_) => false,
+            Self::Reported(reason) => reason.rejection().is_some(),
+        }
+    }
+}
+
+/// Lists the messages that differ from one that has ended for good meanwhile.
+pub(super) fn differing(fates: &[Fate]) -> Vec<usize> {
+    let is_ready = |fate: &Fate| match fate {
+        Fate::Reported(Reason::Mismatch { leader }) => {
+            fates.get(*leader).is_some_and(Fate::is_final)
+        }
+        _ => false,
+    };
+    let ready = fates.iter().enumerate().filter(|(_, fate)| is_ready(fate));
+    ready.map(|(position, _)| position).collect()
 }
 
 /// Makes the fates before any message has run: all are reported until they are known to be done.

@@ -100,7 +100,7 @@ where
             not_ready => {
                 // Without a claim, only its end finds out that it is done. Else the message is reported,
                 // whether its release succeeds or not.
-                if let Ok(Ended::Replay(replayed)) = run.not_started().await {
+                if let Ok(Some(replayed)) = run.not_started(None).await {
                     return replay(&replayed, quotes);
                 }
                 return match not_ready {

@@ -23,7 +23,7 @@ use crate::batch::hooks::{Hooks, Kept, OnError, Watched};
 use crate::batch::message::Message;
 use crate::batch::reader::{Planned, Planner, Reader, Ready, Turn};
 use crate::batch::report::{
-    Fate, Reason, distinct, ids, log_batch, misconfigured, reported, unknown,
+    Fate, Reason, differing, distinct, ids, log_batch, misconfigured, reported, unknown,
 };
 use crate::batch::run::MessageRun;
 use crate::batch::settings::Settings;
@@ -179,7 +179,9 @@ where
         // A message that outlives the deadline is still to be ended.
         let store_end = times.map(|times| times.give_up);
         let store_end = store_end.filter(|_| !once.goes_on());
-        let once = once.batch(!settings.single_writes, messages.len(), store_end);
+        let keeps_failures = config.hooks.on_rejected.is_some();
+        let is_grouped = !settings.single_writes;
+        let once = once.batch(is_grouped, messages.len(), store_end, keeps_failures);
         let handler = Watched {
             logs: once.logs_errors(),
             on_error: config.on_error.clone(),
@@ -208,14 +210,15 @@ where
     }
 }
 
-/// Tells whether a message is probably delivered again: a read that finds its record is cheaper than a
-/// write that fails.
+/// Tells whether a message probably has a record, because it is delivered again, or because its key is
+/// that of an earlier one: a read that finds the record is cheaper than a write that fails.
 fn is_repeated<Src: Source, T>(message: &Ready<Src, T>, window: &Window) -> bool {
-    match (Src::deliveries(&message.received.1), &message.key) {
-        (Some(deliveries), _) => deliveries > 1,
-        (None, Some(key)) => window.insert(key) != Seen::No,
-        (None, None) => false,
-    }
+    message.is_second
+        || match (Src::deliveries(&message.received.1), &message.key) {
+            (Some(deliveries), _) => deliveries > 1,
+            (None, Some(key)) => window.insert(key) != Seen::No,
+            (None, None) => false,
+        }
 }
 
 /// Runs the messages, each when its turn has come and a place is free, and offers those that are
@@ -287,7 +290,7 @@ where
             Next::Turn(turn, _) if times.is_some_and(Times::is_over) => {
                 (turn.position, Fate::Reported(Reason::OutOfTime))
             }
-            Next::Turn(turn, permit) => match (turn.position, planner.plan(turn)) {
+            Next::Turn(turn, permit) => match (turn.position, planner.plan(turn, &fates)) {
                 (_, Planned::ToRun(message)) => {
                     let is_repeated = is_repeated(&message, &config.settings.window);
                     let run = MessageRun {
@@ -304,6 +307,10 @@ where
                     running.push(Box::pin(Either::Right(run.run().map(Next::Ended))));
                     continue;
                 }
+                (position, Planned::Differs(leader, message)) => {
+                    set(&mut messages, position, Some(message));
+                    (position, Fate::Reported(Reason::Mismatch { leader }))
+                }
                 (position, Planned::Decided(fate)) => (position, fate),
             },
             Next::Free(permit) => {
@@ -311,27 +318,24 @@ where
                 continue;
             }
             Next::Nothing => {
-                let taken = config.hooks.offer(once, kept, &mut fates, concurrency);
-                let taken = taken.await;
-                if taken.is_empty() {
-                    return fates;
-                }
-                for &position in &taken {
-                    turns.done(position);
-                }
-                for (position, fate) in fates.iter().enumerate() {
-                    match fate {
-                        Fate::Follows(leader) if taken.contains(leader) => turns.done(position),
-                        Fate::Reported(Reason::Mismatch { leader, .. })
-                            if taken.contains(leader) =>
-                        {
-                            turns.give(position);
-                            set(&mut messages, position, kept.message(position));
+                let differing = differing(&fates);
+                if differing.is_empty() {
+                    let taken = config.hooks.offer(kept, &mut fates, concurrency).await;
+                    if taken.is_empty() {
+                        return fates;
+                    }
+                    for &position in &taken {
+                        turns.done(position);
+                    }
+                    for (position, fate) in fates.iter().enumerate() {
+                        if matches!(fate, Fate::Follows(leader) if taken.contains(leader)) {
+                            turns.done(position);
                         }
-                        _ => {}
                     }
                 }
-                planner.taken.extend(taken);
+                for position in differing {
+                    turns.give(position);
+                }
                 continue;
             }
         };

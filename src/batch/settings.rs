@@ -111,7 +111,8 @@ pub struct Settings {
     pub fingerprint_without: Vec<Pointer>,
     /// The one part of the message as it was received that is compared: what the selector finds.
     /// Messages in which it finds nothing are equal to each other, and differ from all in which it
-    /// finds something. It takes precedence over
+    /// finds something; of a body that isn't JSON, such as a compressed one, the whole is compared. It
+    /// takes precedence over
     /// [`fingerprint_without`](Settings::fingerprint_without). To compare an attribute alone, name it in
     /// [`fingerprint_attributes`](Settings::fingerprint_attributes), and let
     /// [`fingerprint`](super::BatchLayer::fingerprint) give the same for each message. Default: none, and

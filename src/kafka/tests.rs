@@ -100,6 +100,17 @@ fn keys_and_headers_are_bytes_or_text() {
 }
 
 #[test]
+fn neither_value_nor_key_nor_headers_are_shown() {
+    let headers = [json!({ "secret": [115] })];
+    let fields = json!({ "offset": 7, "key": "c2VjcmV0", "value": "c2VjcmV0", "headers": headers });
+    let shown = format!("{:?}", record(&fields));
+    assert!(
+        shown.contains("a-b-3") && !shown.contains("secret") && !shown.contains("115"),
+        "{shown}"
+    );
+}
+
+#[test]
 fn the_schemas_of_a_registry_are_the_records() {
     let with = record(&json!({
         "offset": 1,

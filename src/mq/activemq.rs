@@ -32,7 +32,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::batch::{BodyError, Source};
-use crate::streams::{Data, token};
+use crate::streams::{Data, debug_ids, token};
 
 /// Makes a handler of ActiveMQ batches of a handler of one [`Message`]. [The module](self) has an
 /// example.
@@ -55,7 +55,7 @@ pub struct ActiveMqEvent {
 
 /// Holds one message as Lambda delivers it. Lambda sends the data in Base64, which is decoded here:
 /// [`Source::body`] gives the bytes, [`Source::attribute`] a property.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct ActiveMqMessage {
     /// The id that ActiveMQ gave the message.
@@ -74,6 +74,14 @@ pub struct ActiveMqMessage {
     data: Data,
     properties: BTreeMap<String, Value>,
 }
+
+debug_ids!(ActiveMqMessage {
+    message_id,
+    message_type,
+    timestamp,
+    redelivered,
+    queue,
+});
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -262,6 +270,17 @@ mod tests {
             Some("7")
         );
         assert_eq!(ActiveMqEvent::attribute(&message, "none"), None);
+    }
+
+    #[test]
+    fn neither_data_nor_properties_are_shown() {
+        let properties = json!({ "card": "secret" });
+        let fields = json!({ "messageID": "ID:1", "data": "c2VjcmV0", "properties": properties });
+        let shown = format!("{:?}", message(&fields));
+        assert!(
+            shown.contains("ID:1") && !shown.contains("secret") && !shown.contains("115"),
+            "{shown}"
+        );
     }
 
     #[test]

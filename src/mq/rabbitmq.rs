@@ -33,7 +33,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::batch::{BodyError, Source};
-use crate::streams::{Data, HeaderBytes, token};
+use crate::streams::{Data, HeaderBytes, debug_ids, token};
 
 /// Makes a handler of RabbitMQ batches of a handler of one [`Message`]. [The module](self) has an
 /// example.
@@ -56,7 +56,7 @@ pub struct RabbitMqEvent {
 
 /// Holds one message as Lambda delivers it. Lambda sends the data in Base64, which is decoded here:
 /// [`Source::body`] gives the bytes, [`Source::attribute`] a header.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct RabbitMqMessage {
     /// The id that the producer gave the message; `None` where it gave none, or an empty one.
@@ -81,8 +81,15 @@ pub struct RabbitMqMessage {
     headers: BTreeMap<String, Header>,
 }
 
+debug_ids!(RabbitMqMessage {
+    message_id,
+    content_type,
+    redelivered,
+    queue_and_host,
+});
+
 /// Texts arrive as bytes, numbers and truth values as such.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(untagged)]
 enum Header {
     Text { bytes: HeaderBytes },
@@ -279,6 +286,17 @@ mod tests {
             assert_eq!(RabbitMqEvent::attribute(&messages[1], name), None);
         }
         assert!(RabbitMqEvent::body(&messages[1]).is_err());
+    }
+
+    #[test]
+    fn neither_data_nor_headers_are_shown() {
+        let properties = json!({ "messageId": "p-1", "headers": { "card": "secret" } });
+        let fields = json!({ "basicProperties": properties, "data": "c2VjcmV0" });
+        let shown = format!("{:?}", messages(&[fields]));
+        assert!(
+            shown.contains("p-1") && !shown.contains("secret") && !shown.contains("115"),
+            "{shown}"
+        );
     }
 
     #[test]

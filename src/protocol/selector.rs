@@ -130,7 +130,7 @@ impl fmt::Display for Selector {
 
 /// Tells whether a text is JSON. A number in it may be beyond a double's range, a string may have half
 /// of a surrogate pair, and its depth has no limit.
-fn is_json(text: &str) -> bool {
+pub(crate) fn is_json(text: &str) -> bool {
     serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 

@@ -29,6 +29,9 @@ impl<T, E> BatchLayer<T, E> {
     /// body, or doesn't answer 250 ms before the invocation ends, it is reported, as without this, and
     /// the code of SQS's error is logged.
     ///
+    /// A [permanent](Self::permanent) failure is kept as long as an outcome, as with `on_rejected`:
+    /// release its record (`idempotency release`) before its message is redriven.
+    ///
     /// The function needs `sqs:SendMessage` on that queue. A message may arrive there twice, because an
     /// acknowledgement can be lost. About the client, see [`Visibility`](super::Visibility).
     ///

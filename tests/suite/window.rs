@@ -2,10 +2,10 @@
 
 use std::fmt;
 use std::io::Error as HandlerError;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
-use lambda_idempotency::sqs::BatchLayer;
+use lambda_idempotency::sqs::{BatchLayer, Order};
 use lambda_idempotency::store::Store;
 use lambda_idempotency::window::Window;
 use lambda_idempotency::{Error, Fingerprint, Idempotency, Key, Omission, Outcome};
@@ -86,6 +86,27 @@ async fn a_batch_takes_what_is_known_for_done() {
     }
     assert_eq!(reported, ["m-2"]);
     assert_eq!(ran.load(Ordering::SeqCst), 4, "three, and the second again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_payload_of_a_key_is_a_duplicate_in_one_batch_too() {
+    for order in [Order::Unordered, Order::Batch] {
+        let ran = Arc::new(Mutex::new(Vec::new()));
+        let runs = Arc::clone(&ran);
+        let mut worker = BatchLayer::new(engine(&lossy()))
+            .key(|number: &u64| (number / 4).to_string())
+            .settings(|settings| settings.order = order)
+            .handler(move |message: lambda_idempotency::sqs::Message<u64>| {
+                runs.lock().unwrap().push(message.body);
+                async { Ok::<_, HandlerError>(()) }
+            });
+        let numbers = (1..=4).map(|number| message(&format!("m-{number}"), number.to_string()));
+        let reply = worker.call(batch(numbers)).await.unwrap();
+        assert_eq!(reply.batch_item_failures.len(), 0, "{order:?}");
+        let mut ran = ran.lock().unwrap().clone();
+        ran.sort_unstable();
+        assert_eq!(ran, [1, 4], "the first of each key");
+    }
 }
 
 #[tokio::test(start_paused = true)]

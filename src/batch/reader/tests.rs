@@ -41,14 +41,19 @@ where
     };
     for (position, message) in messages.into_iter().enumerate() {
         let payload = None;
-        match planner.plan(Turn {
+        let turn = Turn {
             position,
             message,
             payload,
-        }) {
-            Planned::ToRun(ready) => plan.ready.push(ready),
-            Planned::Decided(fate) => plan.fates[position] = fate,
-        }
+        };
+        plan.fates[position] = match planner.plan(turn, &plan.fates) {
+            Planned::ToRun(ready) => {
+                plan.ready.push(ready);
+                continue;
+            }
+            Planned::Differs(leader, _) => Fate::Reported(Reason::Mismatch { leader }),
+            Planned::Decided(fate) => fate,
+        };
     }
     plan
 }
@@ -90,7 +95,7 @@ fn the_first_message_of_a_request_leads_and_the_others_follow() {
     assert!(matches!(plan.fates[2], Fate::Follows(0)));
     assert!(matches!(
         plan.fates[3],
-        Fate::Reported(Reason::Mismatch { leader: 0, .. })
+        Fate::Reported(Reason::Mismatch { leader: 0 })
     ));
 }
 
@@ -112,7 +117,7 @@ fn two_operations_under_one_raw_id_are_two_requests() {
     assert_eq!(plan.ready.len(), 1);
     assert!(matches!(
         plan.fates[1],
-        Fate::Reported(Reason::Mismatch { leader: 0, .. })
+        Fate::Reported(Reason::Mismatch { leader: 0 })
     ));
     assert!(matches!(plan.fates[2], Fate::Follows(0)));
 }

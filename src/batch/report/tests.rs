@@ -50,14 +50,6 @@ fn what_no_retry_mends_is_rejected() {
         (of_key(KeyError::Missing), Rejection::KeyMissing),
         (of_key(KeyError::ControlCharacter), Rejection::UnusableKey),
         (
-            Reason::Mismatch {
-                leader: 0,
-                operation: "charge".into(),
-                record: RecordId::stored("charge-1").unwrap(),
-            },
-            Rejection::Mismatch,
-        ),
-        (
             Reason::of_obstacle(&Error::Mismatch, false),
             Rejection::Mismatch,
         ),
@@ -74,6 +66,7 @@ fn what_no_retry_mends_is_rejected() {
         Reason::OutOfTime,
         Reason::GroupStopped,
         Reason::Panicked,
+        Reason::Mismatch { leader: 0 },
         Reason::Leader,
         Reason::of_error(&std::fmt::Error, false, false),
         Reason::of_obstacle(&Error::LeaseLost, false),
@@ -132,6 +125,20 @@ fn a_follower_shares_its_leaders_fate() {
     ];
     let again: Vec<_> = reported(&ids, &fates).map(|(id, _)| id).collect();
     assert_eq!(again, ["m-2", "m-4"]);
+}
+
+#[test]
+fn a_message_that_differs_has_its_turn_once_the_first_has_ended_for_good() {
+    let differs = |leader| Fate::Reported(Reason::Mismatch { leader });
+    let fates = [
+        Fate::Done,
+        differs(0),
+        Fate::Reported(Reason::NotRun),
+        differs(2),
+        Fate::Reported(Reason::of_obstacle(&Error::Mismatch, false)),
+        differs(4),
+    ];
+    assert_eq!(differing(&fates), [1, 5]);
 }
 
 #[test]

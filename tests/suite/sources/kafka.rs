@@ -1,5 +1,6 @@
 //! Kafka: what comes again after a failure, and under which key.
 
+use lambda_idempotency::Selector;
 use lambda_idempotency::batch::Order;
 use lambda_idempotency::kafka::{ItemFailures, KafkaEvent, KafkaRecord};
 use serde_json::json;
@@ -165,4 +166,31 @@ async fn a_decoder_is_given_the_schema_of_the_value(server: Server) {
     let reply = named(worker.call(event).await.unwrap());
     assert_eq!(reply, [("t-0".to_owned(), 2)]);
     assert_eq!(*seen.lock().unwrap(), [("17".to_owned(), 3)]);
+}
+
+on_each_server!(a_value_that_is_no_json_is_compared_as_a_whole_whatever_the_selector);
+async fn a_value_that_is_no_json_is_compared_as_a_whole_whatever_the_selector(server: Server) {
+    let once = engine(&server).await;
+    let layer = BatchLayer::<KafkaEvent, (), &str>::with_decoder(once, |_, _| Ok::<_, &str>(()))
+        .key_attribute("movement-id")
+        .settings(|settings| {
+            settings.fingerprint_from = Some(Selector::pointer("/delta").unwrap());
+        });
+    let mut worker = layer.handler(|_| async { Ok(()) });
+    // The first bytes of gzip, which are no text, and the same in Base64, which are text.
+    for (id, first, other) in [
+        ("a", "H4sIAA==", "H4sIAQ=="),
+        ("b", "SDRzSUFBPT0=", "SDRzSUFRPT0="),
+    ] {
+        let record = |offset: u64, value: &str| {
+            let headers = [json!({ "movement-id": id.as_bytes() })];
+            json!({ "offset": offset, "value": value, "headers": headers })
+        };
+        let records = [record(1, first), record(2, first), record(3, other)];
+        let event = json!({ "eventSource": "aws:kafka", "eventSourceArn": "arn:aws:kafka:eu-central-1:123456789012:cluster/c/1", "records": { "t-0": records } });
+        let event = serde_json::from_value(event).unwrap();
+        let event = LambdaEvent::new(event, Context::default());
+        let reply = named(worker.call(event).await.unwrap());
+        assert_eq!(reply, [("t-0".to_owned(), 3)], "{id}");
+    }
 }

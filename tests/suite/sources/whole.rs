@@ -1,5 +1,7 @@
 //! Sources that read no reply: one failure fails the batch, and what succeeded is replayed.
 
+use std::time::Duration;
+
 use lambda_idempotency::Selector;
 use lambda_idempotency::cloudwatch_logs::LogsEvent;
 use lambda_idempotency::mq::{activemq::ActiveMqEvent, rabbitmq::RabbitMqEvent};
@@ -65,6 +67,25 @@ async fn rabbitmq_messages_that_succeeded_are_replayed(server: Server) {
         layer.key_from(Selector::pointer("/bill").unwrap())
     })
     .await;
+}
+
+on_each_server!(a_failure_that_a_hook_took_does_not_run_again_when_its_batch_does);
+async fn a_failure_that_a_hook_took_does_not_run_again_when_its_batch_does(server: Server) {
+    let (once, world) = (engine(&server).await, World::default());
+    let parking = || {
+        layer::<ActiveMqEvent>(&once)
+            .permanent(|_| true)
+            .on_rejected(|_, _| async { Ok::<_, &'static str>(()) })
+    };
+    let event: ActiveMqEvent = serde_json::from_str(ACTIVEMQ).unwrap();
+    world.fail_on(&[ActiveMqEvent::id(&event.messages[1]).unwrap()]);
+    deliver(parking(), &world, ACTIVEMQ).await.unwrap();
+    assert_eq!(world.take().len(), 2);
+    // Long after the failure's own retention, the batch comes again for another message.
+    tokio::time::advance(Duration::from_mins(61)).await;
+    world.fail_on(&[]);
+    deliver(parking(), &world, ACTIVEMQ).await.unwrap();
+    assert_eq!(world.take(), NOTHING);
 }
 
 on_each_server!(a_rabbitmq_message_without_an_id_and_a_key_is_not_run);

@@ -77,16 +77,19 @@ async fn messages_behind_more_duplicates_than_a_group_holds_run(server: Server) 
 
 on_each_server!(a_key_that_is_twice_in_a_batch_with_another_body_is_reported);
 async fn a_key_that_is_twice_in_a_batch_with_another_body_is_reported(server: Server) {
-    let (once, effects) = (engine(&server).await, Effects::default());
-    let mut worker = charging(&once, &effects);
-    let messages = [
-        payment("m-1", "p-1", 5),
-        payment("m-2", "p-1", 6),
-        // The same body, written in another way.
-        message("m-3", r#"{ "amount": 5, "payment_id": "p-1" }"#),
-    ];
-    assert_eq!(deliver(&mut worker, messages).await, ["m-2"]);
-    assert_eq!(effects.take(), ["m-1"]);
+    let effects = Effects::default();
+    let claimless = engine(&server).await.claimless();
+    for once in [engine(&server).await, claimless] {
+        let mut worker = charging(&once, &effects);
+        let messages = [
+            payment("m-1", "p-1", 5),
+            payment("m-2", "p-1", 6),
+            // The same body, written in another way.
+            message("m-3", r#"{ "amount": 5, "payment_id": "p-1" }"#),
+        ];
+        assert_eq!(deliver(&mut worker, messages).await, ["m-2"]);
+        assert_eq!(effects.take(), ["m-1"]);
+    }
 }
 
 on_each_server!(a_message_that_is_twice_in_a_batch_is_reported_once);

@@ -33,25 +33,28 @@ impl Trace {
 }
 
 fn worker(once: &Idempotency, trace: &Trace, order: Order) -> impl Worker + use<> {
+    let layer = charge(once).settings(|settings| settings.order = order);
+    traced(layer, trace)
+}
+
+fn traced(layer: BatchLayer<Payment, PaymentError>, trace: &Trace) -> impl Worker + use<> {
     let trace = trace.clone();
-    charge(once)
-        .settings(|settings| settings.order = order)
-        .handler(move |message| {
-            let trace = trace.clone();
-            async move {
-                // Later messages are quicker: only an order that is kept keeps them in order.
-                tokio::time::sleep(Duration::from_millis(
-                    20_u64.saturating_sub(message.body.amount),
-                ))
-                .await;
-                trace.0.lock().unwrap().push(message.id().to_owned());
-                if message.body.amount == 13 {
-                    Err(PaymentError::Unreachable)
-                } else {
-                    Ok(())
-                }
+    layer.handler(move |message| {
+        let trace = trace.clone();
+        async move {
+            // Later messages are quicker: only an order that is kept keeps them in order.
+            tokio::time::sleep(Duration::from_millis(
+                20_u64.saturating_sub(message.body.amount),
+            ))
+            .await;
+            trace.0.lock().unwrap().push(message.id().to_owned());
+            if message.body.amount == 13 {
+                Err(PaymentError::Unreachable)
+            } else {
+                Ok(())
             }
-        })
+        }
+    })
 }
 
 on_each_server!(a_groups_messages_run_in_order_and_groups_side_by_side);
@@ -147,6 +150,33 @@ async fn a_message_waits_for_a_duplicate_before_it_whose_first_is_of_another_gro
     let reported = ["b1", "a1", "a2", "b2", "b3"];
     assert_eq!(deliver(&mut worker, messages).await, reported);
     assert_eq!(trace.take(), ["b1"]);
+}
+
+on_each_server!(a_message_that_differs_from_one_of_another_group_stops_its_own_until_it_is_taken);
+async fn a_message_that_differs_from_one_of_another_group_stops_its_own_until_it_is_taken(
+    server: Server,
+) {
+    let trace = Trace::default();
+    let messages = || {
+        let mut differs = fifo("b1", "b", 6);
+        differs["body"] = json!(body("p-a1", 6));
+        // Of two groups of one length, the one that is first in the batch begins first.
+        let behind = [fifo("b2", "b", 1), fifo("a2", "a", 1)];
+        [fifo("a1", "a", 5), differs].into_iter().chain(behind)
+    };
+    let once = engine(&server).await;
+    let mut reporting = worker(&once, &trace, Order::BySource);
+    assert_eq!(deliver(&mut reporting, messages()).await, ["b1", "b2"]);
+    assert_eq!(trace.take(), ["a1", "a2"]);
+
+    let parked = trace.clone();
+    let layer = charge(&engine(&server).await).on_rejected(move |_, why| {
+        parked.0.lock().unwrap().push(why.rejection.to_string());
+        async { Ok::<_, PaymentError>(()) }
+    });
+    let mut parking = traced(layer, &trace);
+    assert_eq!(deliver(&mut parking, messages()).await, NOTHING);
+    assert_eq!(trace.take(), ["a1", "a2", "mismatch", "b2"]);
 }
 
 on_each_server!(the_strict_setting_stops_the_batch_at_the_first_failure);

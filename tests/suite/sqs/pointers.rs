@@ -1,8 +1,9 @@
 //! Payloads that an extended client has put into S3: a producer that sends again makes another object for the same request.
 
+use lambda_idempotency::batch::Settings;
 use lambda_idempotency::sqs::{Envelope, S3Pointer};
 use lambda_idempotency::store::MemoryStore;
-use lambda_idempotency::{Begun, Disposition, InFlight, Key};
+use lambda_idempotency::{Begun, Disposition, InFlight, Key, Selector};
 
 use super::*;
 
@@ -78,36 +79,50 @@ async fn a_fetch_keeps_the_order_of_its_group(server: Server) {
 
 on_each_server!(without_a_fetch_an_attribute_is_the_key_and_the_object_does_not_count);
 async fn without_a_fetch_an_attribute_is_the_key_and_the_object_does_not_count(server: Server) {
-    let (once, effects) = (engine(&server).await, Effects::default());
-    let runs = effects.clone();
-    let layer = BatchLayer::new(once)
-        .operation("charge")
-        .key_attribute("payment")
-        .envelope(Envelope::S3Pointer);
-    let mut worker = layer.handler(move |message: Message<S3Pointer>| {
-        assert!(message.body.key.starts_with("p-1"));
-        runs.of(&message);
-        async { Ok::<_, PaymentError>(()) }
-    });
-    let sent = |id: &str, key: &str| {
-        let mut message = message(id, pointer(key));
-        message["messageAttributes"] = json!({ "payment": {
-            "stringValue": "p-1", "binaryValue": null, "dataType": "String",
-        } });
-        message
-    };
-    let both = [sent("m-1", "p-1/5#a"), sent("m-2", "p-1/5#b")];
-    assert_eq!(deliver(&mut worker, both).await, NOTHING);
-    reports(&mut worker, [sent("m-3", "p-1/5#c")], &[]).await;
-    assert_eq!(effects.take(), ["m-1"]);
+    let selected = || Some(Selector::pointer("/s3Key").unwrap());
+    for (selector, names) in [
+        (None, vec![]),
+        (selected(), vec![]),
+        (selected(), vec!["payment".to_owned()]),
+    ] {
+        let (once, effects) = (engine(&server).await, Effects::default());
+        let runs = effects.clone();
+        let layer = BatchLayer::new(once)
+            .operation("charge")
+            .key_attribute("payment")
+            .envelope(Envelope::S3Pointer)
+            .settings(|settings| {
+                settings.fingerprint_from = selector;
+                settings.fingerprint_attributes = names;
+            });
+        let mut worker = layer.handler(move |message: Message<S3Pointer>| {
+            assert!(message.body.key.starts_with("p-1"));
+            runs.of(&message);
+            async { Ok::<_, PaymentError>(()) }
+        });
+        let sent = |id: &str, key: &str| {
+            let mut message = message(id, pointer(key));
+            message["messageAttributes"] = json!({ "payment": {
+                "stringValue": "p-1", "binaryValue": null, "dataType": "String",
+            } });
+            message
+        };
+        let both = [sent("m-1", "p-1/5#a"), sent("m-2", "p-1/5#b")];
+        assert_eq!(deliver(&mut worker, both).await, NOTHING);
+        reports(&mut worker, [sent("m-3", "p-1/5#c")], &[]).await;
+        assert_eq!(effects.take(), ["m-1"]);
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_payload_that_was_not_fetched_is_no_other_one_once_it_is() {
-    for envelopes in [
-        &[Envelope::S3Pointer][..],
-        &[Envelope::Sns, Envelope::S3Pointer],
+    let amount = Selector::pointer("/amount").unwrap();
+    for (envelopes, selector) in [
+        (&[Envelope::S3Pointer][..], None),
+        (&[Envelope::S3Pointer][..], Some(&amount)),
+        (&[Envelope::Sns, Envelope::S3Pointer][..], None),
     ] {
+        let compared = |settings: &mut Settings| settings.fingerprint_from = selector.cloned();
         let server = Server::dynoxide().await;
         let once = engine(&server).await;
         let sent = |id: &str| {
@@ -132,14 +147,15 @@ async fn a_payload_that_was_not_fetched_is_no_other_one_once_it_is() {
             .iter()
             .copied()
             .fold(unfetched, BatchLayer::envelope);
-        let mut before =
-            unfetched.handler(|_: Message<S3Pointer>| async { Ok::<_, PaymentError>(()) });
+        let mut before = unfetched
+            .settings(compared)
+            .handler(|_: Message<S3Pointer>| async { Ok::<_, PaymentError>(()) });
         assert_eq!(deliver(&mut before, [sent("m-1")]).await, NOTHING);
         let fetched = envelopes
             .iter()
             .copied()
             .fold(charge(&once), BatchLayer::envelope);
-        let fetched = fetched.fetch(object);
+        let fetched = fetched.fetch(object).settings(compared);
         let mut after = fetched.handler::<_, _, (), _>(|_| async { panic!("it is done") });
         assert_eq!(deliver(&mut after, [sent("m-2")]).await, NOTHING);
     }

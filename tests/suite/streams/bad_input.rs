@@ -1,5 +1,7 @@
 //! Records that can't be worked on, and events of other sources: nothing is lost, and nothing acknowledged that wasn't done.
 
+use lambda_idempotency::dynamodb_streams::DynamoDbStreamEvent;
+
 use super::*;
 
 on_each_store!(an_empty_batch_is_done);
@@ -153,4 +155,17 @@ fn the_event_of_another_source_is_named() {
     ] {
         assert!(serde_json::from_value::<KinesisEvent>(event).is_err());
     }
+}
+
+#[test]
+fn an_event_of_a_tumbling_window_is_refused() {
+    let windowed = |window: Value| json!({ "Records": [], "window": window, "state": {} });
+    let window = json!({ "start": "2026-11-20T12:00:00Z", "end": "2026-11-20T12:02:00Z" });
+    let of_kinesis = serde_json::from_value::<KinesisEvent>(windowed(window.clone()));
+    let of_dynamodb = serde_json::from_value::<DynamoDbStreamEvent>(windowed(window));
+    for error in [of_kinesis.unwrap_err(), of_dynamodb.unwrap_err()] {
+        let said = error.to_string();
+        assert!(said.contains("`TumblingWindowInSeconds`"), "{said}");
+    }
+    assert!(serde_json::from_value::<KinesisEvent>(windowed(json!(null))).is_ok());
 }
