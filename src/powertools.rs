@@ -18,7 +18,7 @@ use crate::protocol::fingerprint::Fingerprint;
 
 /// Makes an id as a function with Powertools for AWS Lambda (Python) makes it:
 /// `{prefix}#{MD5 of the selected value's JSON}`. `None` where Powertools finds no key in the value:
-/// `null`, an empty text, an empty object, and a list of nothing but `null`.
+/// `null`, an empty text, and a list or an object of nothing but `null`.
 ///
 /// The prefix is the function's `key_prefix`, or without one
 /// `{Lambda function}.{module}.{function}`, such as `payments-prod.app.charge`; a look at any
@@ -82,7 +82,7 @@ fn is_missing(selected: &Value) -> bool {
         Value::Null => true,
         Value::String(text) => text.is_empty(),
         Value::Array(values) => values.iter().all(Value::is_null),
-        Value::Object(members) => members.is_empty(),
+        Value::Object(members) => members.values().all(Value::is_null),
         Value::Bool(_) | Value::Number(_) => false,
     }
 }
@@ -198,6 +198,7 @@ mod tests {
             json!([]),
             json!([null, null]),
             json!({}),
+            json!({"a": null}),
         ] {
             assert_eq!(id("f.app.charge", missing.clone()), None, "{missing}");
         }
@@ -206,7 +207,7 @@ mod tests {
             json!(false),
             json!([null, ""]),
             json!({"a": 0}),
-            json!({"a": null}),
+            json!({"a": null, "b": []}),
         ] {
             assert!(id("f.app.charge", present.clone()).is_some(), "{present}");
         }
