@@ -16,7 +16,8 @@ pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempote
 /// and others.
 const REPLAYED: [&str; 2] = ["idempotent-replayed", "idempotency-replayed"];
 
-/// The header by which `lambda-idempotency` says that no record protects a request, or that no retry helps.
+/// The header by which `lambda-idempotency` says that no record protects a request (`unprotected`), that its
+/// outcome was not recorded (`unrecorded`), or that no retry helps (`final`).
 const STATUS: HeaderName = HeaderName::from_static("idempotency-status");
 
 /// The longest pause where the server names no longer one.
@@ -35,14 +36,18 @@ const LONGEST: Duration = Duration::from_hours(24);
 /// |---|---|
 /// | none: the connection failed, or the attempt took too long | yes |
 /// | 408, 425, 429, 500, 502, 503, 504 | yes |
-/// | 408, 500, 502, 503, 504 without `Retry-After`, with `Idempotency-Status: unprotected` (nothing keeps it from being done twice) or `final` (no retry helps) | no |
+/// | 408, 500, 502, 503, 504 without `Retry-After`, with `Idempotency-Status: unprotected` or `unrecorded` (nothing keeps it from being done twice) or `final` (no retry helps) | no |
 /// | 400 with `Retry-After`: the request broke off | yes |
 /// | 409 with `Retry-After`: an attempt with this key is under way | yes |
-/// | 409 without it: an operator must look, or the request conflicts with another | no |
+/// | 409 without `Retry-After` and `Idempotency-Status`, after an attempt that got no answer, or 408, 502, 503 or 504: that attempt may still run | yes |
+/// | any other 409: an operator must look, or the request conflicts with another | no |
 /// | 422: the key was used with another payload | no |
 /// | any other, and any that is a replay: each retry gets it | no |
 ///
 /// Only a request that has a key is sent again, or one that changes nothing (GET, HEAD, OPTIONS, TRACE).
+/// The server has to honour the key: `lambda-idempotency` guards a PUT or DELETE only where its layer's
+/// `methods` or a route names the method.
+///
 /// The pauses grow from [`backoff`](Self::backoff) up to 10 seconds, each with a random part, so that
 /// clients that failed together don't come together again. None is shorter than `Retry-After` says, in
 /// seconds or as a date, which counts from the answer's own `Date`; where less than a second, than a tenth
@@ -138,6 +143,8 @@ pub(crate) struct Attempts {
     key: Option<IdempotencyKey>,
     is_repeatable: bool,
     made: u32,
+    /// An attempt got no answer, or that of a server between, and may still run.
+    may_run: bool,
     end: Instant,
 }
 
@@ -168,6 +175,7 @@ impl Attempts {
             is_repeatable: key.is_some() || method.is_safe(),
             key,
             made: 0,
+            may_run: false,
             end: Instant::now() + policy.time,
         }
     }
@@ -181,19 +189,24 @@ impl Attempts {
 
     /// Returns the pause after which the request is sent again; `None` where its answer is the last.
     /// `answer` is `None` where none came.
-    pub(crate) fn again(&self, answer: Option<(StatusCode, &HeaderMap)>) -> Option<Duration> {
+    pub(crate) fn again(&mut self, answer: Option<(StatusCode, &HeaderMap)>) -> Option<Duration> {
         if !self.is_repeatable || self.made >= self.policy.attempts {
             return None;
         }
         let after = answer.and_then(|(_, headers)| retry_after(headers, SystemTime::now()));
         let status = answer.and_then(|(_, headers)| headers.get(STATUS));
-        let is_last = status.is_some_and(|status| status == "unprotected" || status == "final");
-        let may_repeat = match answer.map(|(status, _)| status.as_u16()) {
+        let is_last = status.is_some_and(|status| {
+            ["unprotected", "unrecorded", "final"].contains(&status.to_str().unwrap_or_default())
+        });
+        let code = answer.map(|(status, _)| status.as_u16());
+        let may_repeat = match code {
             None | Some(425 | 429) => true,
             Some(408 | 500 | 502 | 503 | 504) => after.is_some() || !is_last,
-            Some(400 | 409) => after.is_some(),
+            Some(400) => after.is_some(),
+            Some(409) => after.is_some() || (self.may_run && !is_last),
             Some(_) => false,
         };
+        self.may_run |= matches!(code, None | Some(408 | 502 | 503 | 504));
         if !may_repeat || answer.is_some_and(|(_, headers)| is_replayed(headers)) {
             return None;
         }

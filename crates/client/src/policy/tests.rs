@@ -172,16 +172,16 @@ async fn an_answer_is_handed_over_where_hardly_any_time_is_left_for_another_atte
         attempts.begin();
         attempts
     };
-    let again = |attempts: &Attempts, headers: &HeaderMap| {
+    let again = |attempts: &mut Attempts, headers: &HeaderMap| {
         let busy = (Status::SERVICE_UNAVAILABLE, headers);
         attempts.again(Some(busy)).is_some()
     };
-    let (long, none) = (within(9_500, 100), HeaderMap::new());
-    assert!(again(&long, &saying("8")) && !again(&long, &saying("9")));
-    assert!(again(&within(500, 100), &none));
+    let (mut long, none) = (within(9_500, 100), HeaderMap::new());
+    assert!(again(&mut long, &saying("8")) && !again(&mut long, &saying("9")));
+    assert!(again(&mut within(500, 100), &none));
     // Without an answer there is none to hand over.
     tokio::time::advance(Duration::from_secs(9)).await;
-    assert!(!again(&long, &none) && long.again(None).is_some());
+    assert!(!again(&mut long, &none) && long.again(None).is_some());
     assert_eq!(within(0, 0).again(None), None);
 }
 
@@ -260,7 +260,7 @@ async fn what_nothing_keeps_from_being_done_twice_is_sent_once() {
         let answer = Some((status, headers));
         attempts(&Method::POST).again(answer).is_some()
     };
-    for said in ["final", "unprotected"] {
+    for said in ["final", "unrecorded", "unprotected"] {
         headers.insert(STATUS, HeaderValue::from_static(said));
         for status in [
             Status::REQUEST_TIMEOUT,
@@ -274,9 +274,31 @@ async fn what_nothing_keeps_from_being_done_twice_is_sent_once() {
     // Nothing was done.
     headers.insert(RETRY_AFTER, HeaderValue::from_static("5"));
     assert!(again(Status::SERVICE_UNAVAILABLE, &headers));
-    headers.insert(STATUS, HeaderValue::from_static("unrecorded"));
-    headers.remove(RETRY_AFTER);
-    assert!(again(Status::SERVICE_UNAVAILABLE, &headers));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_is_no_end_where_an_attempt_of_its_own_may_still_run() {
+    let (none, mut last) = (HeaderMap::new(), HeaderMap::new());
+    last.insert(STATUS, HeaderValue::from_static("final"));
+    let status = |code| Status::from_u16(code).unwrap();
+    for (earlier, may_run) in [
+        (None, true),
+        (Some(408), true),
+        (Some(429), false),
+        (Some(500), false),
+        (Some(502), true),
+        (Some(503), true),
+        (Some(504), true),
+    ] {
+        let mut attempts = attempts(&Method::POST);
+        let answer = earlier.map(|code| (status(code), &none));
+        assert!(attempts.again(answer).is_some());
+        attempts.begin();
+        let conflict = |headers| Some((Status::CONFLICT, headers));
+        let repeated = attempts.again(conflict(&none)).is_some();
+        assert_eq!(repeated, may_run, "{earlier:?}");
+        assert_eq!(attempts.again(conflict(&last)), None, "{earlier:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
