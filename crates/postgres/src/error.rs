@@ -6,7 +6,7 @@ use std::{fmt, io, iter};
 
 use lambda_idempotency::StoreError;
 
-/// A request to PostgreSQL failed. It is the source of the [`StoreError`] that the engine reports.
+/// An error of a request to PostgreSQL. It is the source of the [`StoreError`] that the engine reports.
 ///
 /// Its `Display` and its `Debug` show the server's message where that quotes no value, and never the row that
 /// it adds. Its own source is the driver's error, which has both.

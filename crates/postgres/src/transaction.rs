@@ -50,10 +50,11 @@ impl Isolation {
 ///
 /// It derefs to what the pool's driver runs statements on: `tokio_postgres::Client`, or
 /// `sqlx::PgConnection`. Its end is the engine's task: don't send `COMMIT` or `ROLLBACK` yourself,
-/// as the driver's own nested transactions do. After a `COMMIT` of a handler that then returns a result, the key ends with
-/// [`Error::Unreadable`](lambda_idempotency::Error::Unreadable) until its retention is over, since what was
-/// written must not be written again; where it returns an error, the key runs again. A savepoint
-/// (`SAVEPOINT … `, `ROLLBACK TO …`) is yours.
+/// as the driver's own nested transactions do. After a `COMMIT` of the handler's, a fresh key of the claimless
+/// form gives [`Error::Unreadable`](lambda_idempotency::Error::Unreadable) until its retention is over, whatever
+/// the handler returns, since what was written must not be written again. Under a claim, or over a released or
+/// expired record, a handler that returns a result gets this, too; an error lets the key run again, and it
+/// commits twice. A savepoint (`SAVEPOINT … `, `ROLLBACK TO …`) is yours.
 ///
 /// # Cancellation
 ///

@@ -36,7 +36,8 @@ const MOST_BEGINNINGS: u32 = 5;
 impl<P: Pool> PostgresStore<P> {
     /// Gives the open transaction of this run, and opens it where this is the first call: the handler
     /// reads and writes in it, and the engine stores the outcome in it and commits when the handler has
-    /// succeeded. An error or a panic of the handler rolls back.
+    /// succeeded. An error or a panic of the handler rolls back. Behind HTTP, an answer of 400 or above
+    /// writes nothing, unless it carries its own [`Verdict::Complete`](lambda_idempotency::Verdict::Complete).
     ///
     /// With the [claimless form](lambda_idempotency::Idempotency::claimless), the record's place is the
     /// first statement of the transaction, so that nothing is written before it and a crash leaves

@@ -12,6 +12,7 @@ mod conformance;
 mod examples;
 mod given_up;
 mod guard;
+mod http;
 mod outbox;
 mod pools;
 mod processes;

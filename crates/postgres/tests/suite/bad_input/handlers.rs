@@ -6,8 +6,8 @@ use lambda_idempotency_postgres::Problem;
 use super::{Done, add, add_by, insert, says, store_error};
 use crate::support::bouncer::bouncer;
 use crate::support::{
-    Engine, Failed, Store, count, engine, problem, refusing, sqlx_store, store, store_of, stores,
-    table, transact, url,
+    Engine, Failed, Store, count, engine, problem, refusing, sql, sqlx_store, store, store_of,
+    stores, table, transact, url,
 };
 
 async fn transacted(
@@ -151,6 +151,66 @@ async fn a_handler_that_sends_commit_runs_once_and_is_told_to_leave_it() {
 }
 
 #[tokio::test]
+async fn a_handler_that_fails_behind_its_commit_runs_once_on_a_fresh_key() {
+    for statement in ["COMMIT", "COMMIT; BEGIN", "COMMIT AND CHAIN"] {
+        let (store, records) = store_of(&url(), 8).await;
+        let rows = table(&store, "n bigint").await;
+        let failed = transacted(&store, &rows, async |tx| {
+            tx.batch_execute(statement).await?;
+            Err(Failed::Own)
+        })
+        .await;
+        assert!(
+            matches!(failed, Err(Error::Handler(Failed::Own))),
+            "{statement}: {failed:?}"
+        );
+        for _ in 0..2 {
+            let again = add(&store, &rows, "a").await;
+            let Err(Error::Unreadable(reason)) = again else {
+                panic!("{statement}: {again:?}");
+            };
+            assert!(reason.contains("remove COMMIT"), "{reason}");
+        }
+        assert_eq!(count(&store, &rows).await, 1, "{statement}");
+        // As an operator does who has looked at the rows.
+        sql(&format!("DELETE FROM {records} WHERE status = 'OPEN'")).await;
+        let again = add(&store, &rows, "a").await;
+        assert!(matches!(again, Ok(Outcome::Executed(1))), "{again:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_handler_that_fails_behind_its_commit_runs_again_without_a_place() {
+    let store = store().await;
+    for is_claimed in [true, false] {
+        let rows = table(&store, "n bigint").await;
+        let token = is_claimed.to_string();
+        release(&store, &token).await;
+        let once = engine(store.clone()).once;
+        let once = if is_claimed { once } else { once.claimless() };
+        let commits = async |claim: Claim| {
+            let tx = store.transaction(&claim).await?;
+            insert(&tx, &rows).await?;
+            tx.batch_execute("COMMIT").await?;
+            Err::<i64, _>(Failed::Own)
+        };
+        let failed = once
+            .run(Key::new("op", token.as_str()), None, commits)
+            .await;
+        assert!(
+            matches!(failed, Err(Error::Handler(Failed::Own))),
+            "{is_claimed}: {failed:?}"
+        );
+        let again = run_over(&store, is_claimed, &token, &rows, "SELECT 1").await;
+        assert!(
+            matches!(again, Ok(Outcome::Executed(1))),
+            "{is_claimed}: {again:?}"
+        );
+        assert_eq!(count(&store, &rows).await, 2, "{is_claimed}");
+    }
+}
+
+#[tokio::test]
 async fn a_handler_that_sends_rollback_gets_an_error_and_runs_again() {
     let store = store().await;
     let rows = table(&store, "n bigint").await;
@@ -167,6 +227,15 @@ async fn a_handler_that_sends_rollback_gets_an_error_and_runs_again() {
         Ok(Outcome::Executed(1))
     ));
     assert_eq!(count(&store, &rows).await, 1);
+}
+
+/// Leaves a released record: of a handler that failed.
+async fn release(store: &Store, token: &str) {
+    let failing = async |_: Claim| Err::<i64, _>(Failed::Own);
+    let failed = engine(store.clone())
+        .run(Key::new("op", token), None, failing)
+        .await;
+    assert!(matches!(failed, Err(Error::Handler(Failed::Own))));
 }
 
 /// Runs with a transaction under a claim, or over a record that an earlier run has released. The
@@ -190,14 +259,6 @@ async fn run_over(store: &Store, is_claimed: bool, token: &str, rows: &str, ends
 /// Handlers end the transaction under a claim, and one that locks a released record: neither has the record's place in it.
 async fn a_handler_that_ends_its_transaction_is_noticed(store: Store) {
     let rows = table(&store, "n bigint").await;
-    let release = async |token: &str| {
-        let failed = engine(store.clone())
-            .run(Key::new("op", token), None, async |_| {
-                Err::<i64, _>(Failed::Own)
-            })
-            .await;
-        assert!(matches!(failed, Err(Error::Handler(Failed::Own))));
-    };
     let mut committed = 0;
     for (place, is_claimed) in [(0, true), (1, false)] {
         let commits = [
@@ -208,7 +269,7 @@ async fn a_handler_that_ends_its_transaction_is_noticed(store: Store) {
         ];
         for (number, ends) in commits.iter().enumerate() {
             let token = format!("commit-{place}-{number}");
-            release(&token).await;
+            release(&store, &token).await;
             let first = run_over(&store, is_claimed, &token, &rows, ends).await;
             assert!(
                 matches!(first, Err(Error::LeaseLost | Error::Unreadable(_))),
@@ -229,7 +290,7 @@ async fn a_handler_that_ends_its_transaction_is_noticed(store: Store) {
             .enumerate()
         {
             let token = format!("rollback-{place}-{number}");
-            release(&token).await;
+            release(&store, &token).await;
             let first = run_over(&store, is_claimed, &token, &rows, ends).await;
             assert!(
                 matches!(first, Err(Error::NotCommitted(_))),
@@ -246,7 +307,7 @@ async fn a_handler_that_ends_its_transaction_is_noticed(store: Store) {
             assert_eq!(count(&store, &rows).await, committed, "{ends}");
         }
         let token = format!("savepoint-{place}");
-        release(&token).await;
+        release(&store, &token).await;
         let ends = "SAVEPOINT s; SELECT 1; ROLLBACK TO s";
         let done = run_over(&store, is_claimed, &token, &rows, ends).await;
         assert!(matches!(done, Ok(Outcome::Executed(1))), "{done:?}");
