@@ -59,7 +59,8 @@ impl FromStr for EffectKey {
 
 impl EffectKey {
     /// The name of the record's effect; `None` where the record doesn't tell. A record of an engine that
-    /// only observes doesn't: its handler knows the key by the id that protection will give it.
+    /// only observes doesn't: its handler knows the key by the id that protection will give it. A step that
+    /// was kept under new keys fired under an older one; which, the record doesn't say.
     pub fn of(&self, record: &Completed) -> Option<String> {
         if RecordId::observed_in(&record.id).is_some() {
             return None;
@@ -67,6 +68,9 @@ impl EffectKey {
         match self {
             Self::Id => Some(record.id.clone()),
             Self::Hash => Some(record_id(record)?.hash().to_owned()),
+            Self::Derived(step) | Self::DerivedUuid(step) if record.kept_steps.contains(step) => {
+                None
+            }
             Self::Derived(effect) => {
                 Some(record_id(record)?.derive_key_in(record.key_generation, effect))
             }
@@ -132,6 +136,7 @@ fn record_id(record: &Completed) -> Option<RecordId> {
 mod tests {
     use std::sync::Mutex;
 
+    use lambda_idempotency::protocol::journal::{StepEntry, StepState};
     use lambda_idempotency::protocol::record::{Found, Record, Status};
     use lambda_idempotency::store::MemoryStore;
     use lambda_idempotency::{Idempotency, Key};
@@ -144,7 +149,9 @@ mod tests {
             completed_at: None,
             expiration: lambda_idempotency::EpochSeconds(4_000_000_000),
             outcome: Some(outcome.to_owned()),
+            may_be_refused: false,
             key_generation: 0,
+            kept_steps: Vec::new(),
         }
     }
 
@@ -241,6 +248,31 @@ mod tests {
         ] {
             let named = text.parse::<EffectKey>().unwrap().of(&record);
             assert_eq!(named, Some(key));
+        }
+    }
+
+    /// Its effect has the key that it had.
+    #[test]
+    fn a_step_that_was_kept_when_the_record_got_new_keys_names_no_effect() {
+        let at = lambda_idempotency::EpochMillis;
+        let expiration = lambda_idempotency::EpochSeconds(4_000_000_000);
+        let mut rerun = Record::new(Status::Completed, expiration);
+        for (name, ended) in [("reserve", 6), ("charge", 7), ("ship", 8)] {
+            let confirmed = StepState::Confirmed(Ok("17".to_owned()));
+            let entry = StepEntry::new(confirmed, 2, 1, at(ended));
+            rerun.journal.put(name, entry);
+        }
+        let (name, entry) = rerun.journal.next_keys(at(7));
+        rerun.journal.put(name, entry);
+        let found = Found::readable(rerun);
+        let record = Completed::of("payments#charge#0f", &found).unwrap();
+        for rule in ["derived", "derived-uuid"] {
+            let is_named = |effect: &str| {
+                let key: EffectKey = format!("{rule}:{effect}").parse().unwrap();
+                key.of(&record).is_some()
+            };
+            let judged = ["reserve", "charge", "ship", "gateway"].map(is_named);
+            assert_eq!(judged, [false, false, true, true], "{rule}");
         }
     }
 

@@ -9,7 +9,9 @@
 //!     completed_at: None,
 //!     expiration: EpochSeconds(4_000_000_000),
 //!     outcome: Some(r#"{"payment_id": "p-17"}"#.to_owned()),
+//!     may_be_refused: false,
 //!     key_generation: 0,
+//!     kept_steps: Vec::new(),
 //! };
 //! let key: EffectKey = "/payment_id".parse()?;
 //! assert_eq!(key.of(&record).as_deref(), Some("p-17"));
@@ -38,7 +40,7 @@ pub use key::{EffectKey, EffectKeyError};
 pub use lambda_idempotency::in_words as words;
 pub use pages::{Item, Page, Place, Row, Segment, page, pages, read, side_by_side};
 pub use rate::Rate;
-pub use record::Completed;
+pub use record::{Completed, is_http};
 pub use run::{Selection, audit};
 pub use sample::Sample;
 pub use tally::Tally;

@@ -101,7 +101,11 @@ async fn compare(
             )));
         }
         for (asked, count) in few.iter().zip(counts) {
-            tally.add(&asked.record, count);
+            if count == 0 && asked.record.may_be_refused {
+                tally.add_not_judged();
+            } else {
+                tally.add(&asked.record, count);
+            }
         }
     }
     Ok(())
@@ -137,7 +141,9 @@ mod tests {
             completed_at: Some(EpochMillis(number)),
             expiration: EpochSeconds(4_000_000_000),
             outcome: None,
+            may_be_refused: false,
             key_generation: 0,
+            kept_steps: Vec::new(),
         }
     }
 
@@ -241,6 +247,27 @@ mod tests {
             let pages = stream::iter([Ok(vec![record])]);
             let tally = audit(pages, &mut ByDigit, &key, &all()).await.unwrap();
             assert_eq!((tally.checked(), tally.not_judged()), (0, 1), "{key:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn of_a_request_that_may_have_been_refused_no_effect_is_missing() {
+        for (may_be_refused, number, expected) in [
+            (true, 0, (0, 0, 1)),
+            (true, 2, (1, 0, 0)),
+            (false, 0, (1, 1, 0)),
+        ] {
+            let record = Completed {
+                id: format!("n#POST /orders#{number:064}"),
+                may_be_refused,
+                ..record(1)
+            };
+            let page = stream::iter([Ok(vec![record])]);
+            let tally = audit(page, &mut ByDigit, &EffectKey::Hash, &all()).await;
+            let tally = tally.unwrap();
+            let missing = tally.missing_rate().count;
+            let counts = (tally.checked(), missing, tally.not_judged());
+            assert_eq!(counts, expected, "{may_be_refused}, {number}");
         }
     }
 

@@ -76,7 +76,9 @@ mod tests {
             completed_at: None,
             expiration: lambda_idempotency::EpochSeconds(4_000_000_000),
             outcome: None,
+            may_be_refused: false,
             key_generation: 0,
+            kept_steps: Vec::new(),
         }
     }
 

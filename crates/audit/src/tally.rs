@@ -39,7 +39,7 @@ impl Tally {
         }
     }
 
-    /// Adds a record that doesn't tell which effect is its own, or when it completed.
+    /// Adds a record that doesn't tell which effect is its own, when it completed, or whether it should have one.
     pub fn add_not_judged(&mut self) {
         self.not_judged += 1;
     }
@@ -59,7 +59,7 @@ impl Tally {
         &self.double.1
     }
 
-    /// Returns the number of records that don't name their effect, or their time.
+    /// Returns the number of records that could not be judged.
     pub fn not_judged(&self) -> u64 {
         self.not_judged
     }
