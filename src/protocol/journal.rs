@@ -115,6 +115,18 @@ impl Journal {
         self.get(KEYS).map_or(0, |entry| entry.tries)
     }
 
+    /// Returns the confirmed steps that an operator kept when it gave the request new derived keys: their
+    /// effects have older ones.
+    #[doc(hidden)]
+    pub fn kept_steps(&self) -> impl Iterator<Item = &str> {
+        let renewed_at = self.get(KEYS).map(|entry| entry.at);
+        let kept = self.iter().filter(move |(name, entry)| {
+            let is_confirmed = matches!(entry.state, StepState::Confirmed(_));
+            is_confirmed && Some(entry.at) <= renewed_at && !name.starts_with('@')
+        });
+        kept.map(|(name, _)| name)
+    }
+
     /// Tells whether its record is kept as long as an outcome, once it is final: it says that the effect of a
     /// step may have happened, whether or not a saga has undone it, or that an operator gave the request new
     /// derived keys.
@@ -277,19 +289,20 @@ impl SagaStatus {
 
 /// The state of a saga, as its entry has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct SagaState {
+#[doc(hidden)]
+pub struct SagaState {
     /// The failure for which it is compensated: from then on nothing goes forward.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) failure: Option<Failure>,
+    pub failure: Option<Failure>,
     /// The steps that were confirmed by then, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) confirmed: Vec<String>,
+    pub confirmed: Vec<String>,
     /// The step, or the compensation, that an operator must settle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) stuck: Option<String>,
     /// An operator has erased the rest.
     #[serde(skip)]
-    pub(crate) is_erased: bool,
+    pub is_erased: bool,
 }
 
 impl Journal {
@@ -306,9 +319,10 @@ impl Journal {
     }
 }
 
+#[doc(hidden)]
 impl SagaState {
     /// Reads the state; `None` where no saga was begun. One that was erased has no more to say.
-    pub(crate) fn of(journal: &Journal) -> Option<Self> {
+    pub fn of(journal: &Journal) -> Option<Self> {
         Some(match &journal.get(SAGA)?.state {
             StepState::Confirmed(Ok(text)) => serde_json::from_str(text).unwrap_or_default(),
             _ => Self {

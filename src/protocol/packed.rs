@@ -97,7 +97,8 @@ impl PackedOutcome {
     }
 
     /// Decompresses the text; `None` where the content isn't what was packed.
-    pub(crate) fn unpack(&self, content: &[u8]) -> Option<String> {
+    #[doc(hidden)]
+    pub fn unpack(&self, content: &[u8]) -> Option<String> {
         let limit = usize::try_from(self.bytes).ok()?;
         let text = decompress_to_vec_with_limit(content, limit).ok()?;
         if digest(&text) != self.sha256 {

@@ -140,7 +140,7 @@ impl Found {
 pub struct Report {
     /// The number of records that were compared.
     pub checked: u64,
-    /// The number of records that don't tell which effect is theirs.
+    /// The number of records that don't tell which effect is theirs, or whether they should have one.
     pub not_judged: u64,
     /// Whether too little was compared to know that all is well: less than nine records of ten.
     pub blind: bool,
@@ -181,7 +181,7 @@ impl fmt::Display for Report {
         }
         if self.not_judged > 0 {
             let style = if self.blind { ALARM } else { DIM };
-            let words = "records don't tell which effect is theirs: look at --effect-key";
+            let words = "records don't tell which effect is theirs, or their time or status. Powertools' never do; of others, see --effect-key";
             write!(f, "{NL}{style}{} {words}{style:#}", self.not_judged)?;
         }
         Ok(())

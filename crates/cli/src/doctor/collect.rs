@@ -47,6 +47,11 @@ impl Asking {
     }
 }
 
+/// The service of an ARN.
+fn service(arn: &str) -> &str {
+    arn.split(':').nth(2).unwrap_or_default()
+}
+
 /// Collects what can be known.
 pub(super) async fn deployment(
     args: &Args,

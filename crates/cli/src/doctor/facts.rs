@@ -89,9 +89,17 @@ pub(crate) struct Function {
     pub(crate) mappings: Vec<Mapping>,
     /// The destination of failed asynchronous invocations; `Some(None)` where there is none. Known
     /// where the function is invoked so.
-    pub(crate) asynchronous: Option<Option<String>>,
+    pub(crate) asynchronous: Option<Option<Destination>>,
     /// The actions on the table that its role lacks.
     pub(crate) missing_actions: Option<Vec<String>>,
+}
+
+/// A destination of events.
+#[derive(Clone, Debug)]
+pub(crate) struct Destination {
+    pub(crate) name: String,
+    /// The time for which it keeps an event. `None` also if it is no queue.
+    pub(crate) retention: Option<Duration>,
 }
 
 /// Splits the name of a function, or its ARN, from the alias or the version behind it.
@@ -117,7 +125,7 @@ pub(crate) struct Mapping {
     pub(crate) window: Option<Duration>,
     /// `Some(None)` where it has no bound.
     pub(crate) maximum_concurrency: Option<Option<u32>>,
-    /// Whether it is in provisioned mode, and its pollers bound it.
+    /// True in provisioned mode, where its pollers bound it.
     pub(crate) provisioned: bool,
     pub(crate) source: Source,
 }
@@ -144,9 +152,8 @@ pub(crate) struct Queue {
 /// A queue's dead-letter queue.
 #[derive(Clone, Debug)]
 pub(crate) struct DeadLetters {
-    pub(crate) name: String,
+    pub(crate) destination: Destination,
     pub(crate) max_receive_count: Option<u32>,
-    pub(crate) retention: Option<Duration>,
 }
 
 /// A stream of Kinesis or DynamoDB.
@@ -154,6 +161,8 @@ pub(crate) struct DeadLetters {
 pub(crate) struct Stream {
     pub(crate) name: String,
     pub(crate) retention: Option<Duration>,
+    /// Zero where it has no tumbling window.
+    pub(crate) tumbling_window: Option<Duration>,
     pub(crate) bisects: Option<bool>,
     /// `Some(None)` where retries never end.
     pub(crate) retries: Option<Option<u32>>,

@@ -7,10 +7,12 @@ mod queue;
 mod stream;
 mod table;
 
+use std::time::Duration;
+
 use crate::doctor::facts::Deployment;
 use crate::doctor::finding::{Finding, Report, Severity};
 
-pub(crate) use queue::{least_visibility, longest_redelivery};
+pub(crate) use queue::{least_retention, least_visibility};
 
 /// The verdict of a rule on one place.
 pub(crate) enum Verdict {
@@ -22,7 +24,7 @@ pub(crate) enum Verdict {
 pub(crate) type Rule = (&'static str, fn(&Deployment) -> Vec<Verdict>);
 
 /// All rules, by the word of what they find. `docs/operations/checklist.md` names each.
-pub(crate) const RULES: [Rule; 24] = [
+pub(crate) const RULES: [Rule; 26] = [
     ("ttl-off", table::ttl_off),
     ("ttl-attribute", table::ttl_attribute),
     ("key-schema", table::key_schema),
@@ -32,6 +34,7 @@ pub(crate) const RULES: [Rule; 24] = [
     ("kill-switch", function::kill_switch),
     ("missing-action", function::missing_action),
     ("async-destination", function::async_destination),
+    ("async-retention", function::async_retention),
     ("mapping-disabled", function::mapping_disabled),
     ("item-failures", function::item_failures),
     ("concurrency", function::concurrency),
@@ -41,6 +44,7 @@ pub(crate) const RULES: [Rule; 24] = [
     ("dead-letter-retention", queue::dead_letter_retention),
     ("retention", queue::retention),
     ("failure-retention", failure_retention),
+    ("tumbling-window", stream::tumbling_window),
     ("bisect", stream::bisect),
     ("record-age", stream::record_age),
     ("on-failure", stream::on_failure),
@@ -118,6 +122,14 @@ pub(super) fn warning(
         severity: Severity::Warning,
         ..danger(at, what, why, fix)
     }
+}
+
+/// Returns what keeps outcomes for this time: in the code, and here.
+pub(super) fn keep_for(longest: Duration) -> String {
+    let days = longest.as_secs().div_ceil(86_400);
+    format!(
+        ".retention(Duration::from_hours({days} * 24)) in the code, and --retention {days}days here"
+    )
 }
 
 #[cfg(test)]

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use super::QueueArgs;
 use super::report::Suggestion;
-use crate::doctor::facts::{DeadLetters, Deployment, Function, Mapping, Queue, Source};
-use crate::doctor::rules::{least_visibility, longest_redelivery};
+use crate::doctor::facts::{
+    DeadLetters, Deployment, Destination, Function, Mapping, Queue, Source,
+};
+use crate::doctor::rules::{least_retention, least_visibility};
 use crate::time::length;
 
 /// The worker that the flags describe; none without its timeout.
@@ -19,9 +21,11 @@ pub(super) fn functions(args: &QueueArgs) -> Option<Function> {
             .or(Some(least_visibility(timeout, args.window).0)),
         retention: Some(args.queue_retention),
         dead_letters: Some(Some(DeadLetters {
-            name: "DEAD_LETTERS".to_owned(),
+            destination: Destination {
+                name: "DEAD_LETTERS".to_owned(),
+                retention: Some(args.dead_letter_retention),
+            },
             max_receive_count: Some(args.max_receive_count),
-            retention: Some(args.dead_letter_retention),
         })),
     };
     let mapping = Mapping {
@@ -65,7 +69,7 @@ pub(super) fn suggestions(deployment: &Deployment) -> Vec<Suggestion> {
             let receives = dead_letters.and_then(|dead_letters| dead_letters.max_receive_count);
             let hidden = queue.visibility.or(visibility);
             suggest("visibility timeout", visibility);
-            suggest("retention", longest_redelivery(queue));
+            suggest("retention", least_retention(queue));
             suggest(
                 "failure_retention",
                 hidden

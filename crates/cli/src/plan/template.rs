@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use super::intrinsic::{Template, intrinsic, members, text};
 use crate::args::Layout;
 use crate::doctor::facts::{
-    DeadLetters, EXECUTIONS_OF_A_POLLER, Function, Mapping, POLLERS, Queue, Source, Stream, Table,
+    DeadLetters, Destination, EXECUTIONS_OF_A_POLLER, Function, Mapping, POLLERS, Queue, Source,
+    Stream, Table,
 };
 use crate::failure::Failure;
 
@@ -171,7 +172,7 @@ impl Reading<'_> {
         clippy::option_option,
         reason = "unknown, known to be absent, and known are three"
     )]
-    fn destination(&mut self, name: &str, properties: &Value) -> Option<Option<String>> {
+    fn destination(&mut self, name: &str, properties: &Value) -> Option<Option<Destination>> {
         let named = "EventInvokeConfig.DestinationConfig.OnFailure.Destination";
         let kind = "EventInvokeConfig.DestinationConfig.OnFailure.Type";
         let made = |kind: &Value| {
@@ -184,10 +185,30 @@ impl Reading<'_> {
             self.known(name, properties, kind, None, made)
         };
         let dead_letters = "DeadLetterQueue.TargetArn";
-        match destination {
+        let destination = match destination {
             Some(None) => self.known(name, properties, dead_letters, None, some_text),
             known => known,
-        }
+        };
+        destination.map(|named| named.map(|named| self.keeping(named)))
+    }
+
+    /// A destination with the time for which it keeps events, where it is a queue of the template, or the
+    /// one that SAM makes.
+    fn keeping(&mut self, name: String) -> Destination {
+        let found = self.template.resource(&name);
+        let properties = match found.filter(|(_, resource)| resource["Type"] == QUEUE) {
+            Some((template, resource)) => Some(resolved(template, resource, "Properties")),
+            None => (name == "SQS").then(|| json!({})),
+        };
+        let retention = properties.and_then(|properties| {
+            self.time(
+                &name,
+                &properties,
+                "MessageRetentionPeriod",
+                QUEUE_RETENTION,
+            )
+        });
+        Destination { name, retention }
     }
 
     /// The mappings that are their own resources.
@@ -371,9 +392,12 @@ impl Reading<'_> {
         let receives = count(&policy["maxReceiveCount"]);
         let kept = "MessageRetentionPeriod";
         DeadLetters {
-            name: target.unwrap_or_default().to_owned(),
             max_receive_count: receives.or_else(|| self.unknown(event, "maxReceiveCount")),
-            retention: theirs.and_then(|theirs| self.time(event, &theirs, kept, QUEUE_RETENTION)),
+            destination: Destination {
+                name: target.unwrap_or_default().to_owned(),
+                retention: theirs
+                    .and_then(|theirs| self.time(event, &theirs, kept, QUEUE_RETENTION)),
+            },
         }
     }
 
@@ -393,6 +417,7 @@ impl Reading<'_> {
         Stream {
             name: name.unwrap_or(event).to_owned(),
             retention: hours.map(|hours| Duration::from_hours(hours.into())),
+            tumbling_window: self.time(event, properties, "TumblingWindowInSeconds", 0),
             bisects: self.known(
                 event,
                 properties,

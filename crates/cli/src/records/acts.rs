@@ -7,7 +7,7 @@ use lambda_idempotency::EpochMillis;
 use lambda_idempotency::protocol::journal::{Journal, MAX_STEP_RESULT_BYTES, StepEntry, StepState};
 use lambda_idempotency::protocol::packed::Place;
 use lambda_idempotency::protocol::record::{
-    NOT_STARTED, Owner, Record, StoredOutcome, WITHOUT_REPLY,
+    NOT_STARTED, Owner, Record, Status, StoredOutcome, WITHOUT_REPLY,
 };
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -17,7 +17,7 @@ use crate::records::rerun;
 
 /// The entry of the journal that keeps what operators did. A handler's step can't have this name.
 pub const OPERATOR_STEP: &str = "@operator";
-/// The entry that lists where the large outcomes of attempts are kept that were run again.
+/// The entry that lists where earlier attempts keep large outcomes, or may.
 const KEPT_STEP: &str = "@kept";
 
 /// An operator's act on a record, with its reason.
@@ -31,7 +31,7 @@ pub struct Act {
     pub by: String,
     /// The reason that the operator gave.
     pub reason: String,
-    /// The objects that the operator has to delete by hand.
+    /// The outcomes that the operator has to delete by hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<String>,
     /// The terms on which a `rerun` gave the key back.
@@ -94,14 +94,17 @@ pub(crate) struct Kept {
 impl Kept {
     const ITEM: &str = "item";
 
-    /// Returns the place of the record's outcome; `None` where it has none, or keeps it itself.
+    /// Returns the place of the record's outcome, or the one that the attempt which holds the record may have
+    /// given it, before its completion; `None` of any other record.
     pub(crate) fn of(record: &Record) -> Option<Self> {
-        let Some(StoredOutcome::Packed(packed)) = &record.outcome else {
-            return None;
-        };
-        let (word, owner) = match &packed.place {
-            Place::Entry(owner) => (Self::ITEM, owner),
-            Place::Object(owner) => ("object", owner),
+        let is_held = record.status == Status::InProgress && !record.is_released();
+        let (word, owner) = match &record.outcome {
+            Some(StoredOutcome::Packed(packed)) => match &packed.place {
+                Place::Entry(owner) => (Self::ITEM, owner),
+                Place::Object(owner) => ("object", owner),
+                _ => return None,
+            },
+            None if is_held => (Self::ITEM, record.owner.as_ref()?),
             _ => return None,
         };
         Some(Self {
@@ -110,10 +113,15 @@ impl Kept {
         })
     }
 
-    /// Returns the places of the outcomes of all of its attempts.
+    /// Returns the places that earlier acts have noted.
+    pub(crate) fn before(record: &Record) -> Vec<Self> {
+        listed(&record.journal, KEPT_STEP)
+    }
+
+    /// Returns the places of the outcomes of all of its attempts, as far as the record names them.
     pub(crate) fn all(record: &Record) -> Vec<Self> {
-        let before: Vec<Self> = listed(&record.journal, KEPT_STEP);
-        before.into_iter().chain(Self::of(record)).collect()
+        let before = Self::before(record).into_iter();
+        before.chain(Self::of(record)).collect()
     }
 
     /// The note that keeps the name of the record's outcome, for an act that takes it from the record.

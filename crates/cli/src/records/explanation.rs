@@ -10,7 +10,9 @@ use lambda_idempotency::{EpochMillis, OnCrash, RecordId, SagaStatus};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::args::flag;
 use crate::output::counted;
+use crate::records::explain::SKEW_MARGIN;
 use crate::records::operate::{pending_steps, waiting_steps};
 use crate::records::view::{RecordView, State, another};
 use crate::time;
@@ -114,6 +116,22 @@ impl RulesView {
             skew_margin: time::length(rules.skew_margin),
         }
     }
+
+    /// Returns the flags of the rules that aren't the defaults.
+    fn flags(&self) -> String {
+        let crashed = Some(&self.crashed).filter(|crashed| *crashed != "run-again");
+        let margin = Some(&self.skew_margin);
+        let margin = margin.filter(|margin| **margin != time::length(SKEW_MARGIN));
+        let attempts = self.max_attempts.map(|most| most.to_string());
+        let flags = [
+            ("--crashed", crashed),
+            ("--max-attempts", attempts.as_ref()),
+            ("--skew-margin", margin),
+        ];
+        let given = flags.into_iter();
+        let given = given.filter_map(|(name, value)| Some(flag(name, value?)));
+        given.collect::<Vec<_>>().join(" ")
+    }
 }
 
 /// The answer that a delivery would get now, its reason, and an operator's safe acts.
@@ -175,6 +193,7 @@ impl Explanation {
             None => words,
         };
         let view = found.map(|found| RecordView::of(id, found, now, rules.skew_margin));
+        let rules = RulesView::of(rules);
         Self {
             id: id.as_str().to_owned(),
             at: time::text(now),
@@ -187,8 +206,16 @@ impl Explanation {
             timeline: record
                 .map(|record| timeline(record, now))
                 .unwrap_or_default(),
-            safe: safe_acts(id, place, answer, is_paused, &waiting, record),
-            rules: RulesView::of(rules),
+            safe: safe_acts(
+                id,
+                place,
+                &rules.flags(),
+                answer,
+                is_paused,
+                &waiting,
+                record,
+            ),
+            rules,
             record: view,
             derived: Vec::new(),
         }
@@ -279,6 +306,7 @@ impl Explanation {
         self.safe = vec![safe::ask_again(
             id,
             place,
+            &self.rules.flags(),
             "wait until the transaction ends, then ask again",
         )];
     }

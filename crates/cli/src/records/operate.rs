@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lambda_idempotency::protocol::journal::{SAGA, StepEntry, StepState};
+use lambda_idempotency::protocol::journal::{SAGA, SagaState, StepEntry, StepState, UNDO};
 use lambda_idempotency::protocol::packed::LargeOutcome;
 use lambda_idempotency::protocol::record::{
     Ended, Found, INTERRUPTED_STEP, Intervention, Omission, Owner, Record, RecordWrite, Status,
@@ -222,6 +222,20 @@ pub(crate) fn is_half_done(record: &Record) -> bool {
     matches!(saga, Some(SagaStatus::Compensating | SagaStatus::Stuck))
 }
 
+/// Returns the steps that the record's saga is to undo; `None` where it goes forward, or its state was erased.
+pub(crate) fn to_undo(record: &Record) -> Option<Vec<String>> {
+    let state = SagaState::of(&record.journal)?;
+    state.failure.map(|_| state.confirmed)
+}
+
+/// Tells whether the record is final, and its saga was ended before all was undone, or may have been: its
+/// state was erased.
+pub(crate) fn was_ended_half_done(record: &Record) -> bool {
+    let is_final = record.status != Status::InProgress;
+    let saga = SagaState::of(&record.journal).filter(|_| is_final && !is_compensated(record));
+    saga.is_some_and(|state| state.is_erased || state.failure.is_some())
+}
+
 /// The steps that may wait for an operator: a handler that runs again meets them.
 pub(crate) fn waiting_steps(record: &Record) -> Vec<&str> {
     // One was settled by an operator, and others may wait beside it.
@@ -232,9 +246,16 @@ pub(crate) fn waiting_steps(record: &Record) -> Vec<&str> {
     pending_steps(record)
 }
 
-/// The steps that were under way when an attempt ended.
+/// The steps that were under way when an attempt ended. A compensation counts only if its step is confirmed or
+/// has no entry.
 pub(crate) fn pending_steps(record: &Record) -> Vec<&str> {
-    let pending = handlers_steps(record).filter(|(_, entry)| entry.state == StepState::Pending);
+    let is_done = |step: &str| {
+        let entry = record.journal.get(step);
+        entry.is_none_or(|entry| matches!(entry.state, StepState::Confirmed(_)))
+    };
+    let pending = handlers_steps(record).filter(|(name, entry)| {
+        entry.state == StepState::Pending && name.strip_suffix(UNDO).is_none_or(is_done)
+    });
     pending.map(|(name, _)| name).collect()
 }
 
@@ -419,15 +440,34 @@ async fn erase(
     Ok(())
 }
 
-/// Names the objects that a redaction can't erase: outcomes that are kept in a bucket.
-pub(crate) fn left_by_redaction(id: &RecordId, record: &Record) -> Option<String> {
+/// Names what a redaction can't erase: outcomes that are kept in a bucket, and those that an earlier attempt
+/// may have kept under a name that the record doesn't have.
+pub(crate) fn left_by_redaction(
+    id: &RecordId,
+    record: &Record,
+    is_in_dynamodb: bool,
+) -> Option<String> {
     let kept = Kept::all(record);
     let objects = kept.iter().filter(|kept| kept.item().is_none());
     let names: Vec<_> = objects
         .map(|kept| format!("PREFIX{}/{}", id.hash(), kept.owner))
         .collect();
-    let names = (!names.is_empty()).then(|| names.join(", "));
-    names.map(|names| format!("in the bucket of outcomes: {names}"))
+    let known = format!("in the bucket of outcomes: {}", names.join(", "));
+    let possible = if is_in_dynamodb {
+        format!(
+            "of an earlier attempt, perhaps items whose ids begin with {}#outcome#, which expire an hour after the record, and \
+             objects in the bucket of outcomes: PREFIX{}/…",
+            id.as_str(),
+            id.hash()
+        )
+    } else {
+        "of an earlier attempt, perhaps an outcome beside the record, which expires an hour after it".to_owned()
+    };
+    // The record names those that an act has noted.
+    let is_possible = (1..record.attempt).len() > Kept::before(record).len();
+    let left = (!names.is_empty()).then_some(known).into_iter();
+    let left: Vec<_> = left.chain(is_possible.then_some(possible)).collect();
+    (!left.is_empty()).then(|| left.join("; "))
 }
 
 /// Sends a request, again where no answer comes. Its error tells whether any of the sends may have applied.

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use lambda_idempotency::protocol::record::{Found, Record, Status};
 use lambda_idempotency::{EpochMillis, RecordId};
+use lambda_idempotency_audit::is_http;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::ask::agree;
+use crate::connect::Place;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -19,9 +21,9 @@ use crate::records::find::{Target, Which, find};
 use crate::records::get::no_record;
 use crate::records::open::held;
 use crate::records::operate::{
-    Ending, Order, carry_out, is_half_done, left_by_redaction, readable,
+    Ending, Order, carry_out, is_half_done, left_by_redaction, readable, was_ended_half_done,
 };
-use crate::records::outcome::{is_http, is_response};
+use crate::records::outcome::is_response;
 use crate::records::view::{RecordView, State};
 use crate::time;
 
@@ -140,7 +142,8 @@ pub(crate) async fn give(
     let ending = ending(record, now);
     let mut act = args.why.act(word, now);
     if ending == Ending::Redacted {
-        act.left = left_by_redaction(&id, record);
+        let is_in_dynamodb = matches!(records.place, Place::DynamoDb(_));
+        act.left = left_by_redaction(&id, record, is_in_dynamodb);
     }
     act.given = ending.given(record);
     let order = Order { ending, act };
@@ -206,7 +209,7 @@ pub(crate) async fn give(
     if is_unread {
         agree(context, "Does the handler run without the layer?")?;
     }
-    if matches!(order.ending, Ending::Final { .. }) && is_half_done(record) {
+    if leaves_saga(&order.ending, record) {
         agree(
             context,
             "No delivery would go on with its saga, and what is not undone stays. Are you sure?",
@@ -237,7 +240,16 @@ fn expired() -> Failure {
 
 /// Tells whether duplicates can't read the outcome, if the operation is one of the HTTP layer.
 fn is_unread_over_http(id: &RecordId, ending: &Ending) -> bool {
-    matches!(ending, Ending::Final { status: Status::Completed, outcome, .. } if is_http(id) && !is_response(outcome))
+    matches!(ending, Ending::Final { status: Status::Completed, outcome, .. } if is_http(id.as_str()) && !is_response(outcome))
+}
+
+/// Tells whether the ending leaves what a saga has done and not undone.
+fn leaves_saga(ending: &Ending, record: &Record) -> bool {
+    match ending {
+        Ending::Final { .. } => is_half_done(record),
+        Ending::RunAgain { repeats_steps, .. } => *repeats_steps && was_ended_half_done(record),
+        _ => false,
+    }
 }
 
 /// Returns the time at which the lease of an attempt that may still run ends; where another library

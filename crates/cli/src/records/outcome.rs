@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use lambda_idempotency::RecordId;
 use lambda_idempotency::http::response_of;
 use lambda_idempotency::protocol::record::StoredOutcome;
 use schemars::JsonSchema;
@@ -11,15 +10,6 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::output::NL;
-
-/// Tells whether an operation has the name that the HTTP layer gives it: a method and a path.
-pub(crate) fn is_http(id: &RecordId) -> bool {
-    let operation = RecordId::parts_of(id.as_str()).map(|(_, operation, _)| operation);
-    let named = operation.and_then(|operation| operation.split_once(" /"));
-    named.is_some_and(|(method, _)| {
-        !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_uppercase())
-    })
-}
 
 /// Tells whether an outcome is a response, as the HTTP layer stores it.
 pub(crate) fn is_response(outcome: &StoredOutcome) -> bool {

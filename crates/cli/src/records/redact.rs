@@ -17,7 +17,8 @@ pub struct Args {
 }
 
 /// Erases a stored outcome, also one in its own item, and the results of steps. Duplicates are
-/// told that it was erased, and don't run. An object in a bucket is named, and left.
+/// told that it was erased, and don't run. It names and leaves an object in a bucket, and any
+/// outcome that an earlier attempt may have kept.
 ///
 /// # Errors
 ///

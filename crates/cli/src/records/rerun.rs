@@ -25,7 +25,8 @@ use crate::records::find::{Which, needed};
 use crate::records::list::is_of_operation;
 use crate::records::open::held;
 use crate::records::operate::{
-    Ending, Order, carry_out, gives_results, handlers_steps, is_compensated, pending_steps,
+    Ending, Order, carry_out, gives_results, handlers_steps, is_compensated, is_half_done,
+    pending_steps, was_ended_half_done,
 };
 use crate::records::order::{OrderArgs, WhyArgs, give};
 use crate::records::scan::{Fate, Progress, bar, scan};
@@ -251,6 +252,11 @@ impl Args {
         if !repeats && is_compensated(record) {
             return Err(
                 "its saga was undone, and each delivery would store its failure again: --keys new --steps repeat begins the saga anew".to_owned(),
+            );
+        }
+        if repeats && is_half_done(record) {
+            return Err(
+                "its saga is being undone, or waits for an operator: let it end, or settle its step, then rerun".to_owned(),
             );
         }
         let is_undone = handlers_steps(record)
@@ -521,6 +527,11 @@ async fn give_one(
     }
     if let Err(words) = before.and_then(|_| args.check(record)) {
         return left(&words);
+    }
+    if args.steps == Some(Steps::Repeat) && was_ended_half_done(record) {
+        return left(
+            "its saga was ended half undone, or may have been (its state was erased), and what is not undone stays: rerun it alone, by its id",
+        );
     }
     if let Some(words) = held(records, id, Some(&found), context).await?.words() {
         return left(words);

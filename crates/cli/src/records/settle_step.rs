@@ -36,8 +36,8 @@ pub struct StepArgs {
     /// The step's effect happened: the handler gets the result, and doesn't fire it.
     #[arg(long, value_name = "STEP")]
     pub confirmed: Option<String>,
-    /// The step's effect did not happen: the next delivery fires it; an undo, where the handler names its
-    /// step.
+    /// The step's effect did not happen: the next delivery fires it, unless its saga is being undone; an undo,
+    /// where the handler names its step.
     #[arg(long, value_name = "STEP")]
     pub failed: Option<String>,
 }

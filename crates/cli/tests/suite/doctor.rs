@@ -40,7 +40,7 @@ async fn a_sound_deployment_has_no_finding() {
     let report = said.ended_with(0).json();
     let fine = report["fine"].as_array().unwrap();
     // Each rule but that of a Kinesis stream's retention, which no API here tells.
-    assert_eq!(fine.len(), 23, "{report:#}");
+    assert_eq!(fine.len(), 25, "{report:#}");
     assert!(!fine.contains(&json!("stream-retention")));
     assert_eq!(
         report["not_checked"].as_array().unwrap().len(),
@@ -103,6 +103,11 @@ async fn each_planted_misconfiguration_is_found() {
             "dead-letter-retention",
             "queues/payments-dead/MessageRetentionPeriod",
             json!("345600"),
+        ),
+        (
+            "tumbling-window",
+            "mappings/1/TumblingWindowInSeconds",
+            json!(30),
         ),
         (
             "bisect",
@@ -190,6 +195,10 @@ async fn what_the_code_sets_is_judged_too() {
     let wire = Wire::sound(true).await;
     for (settings, found) in [
         ("--retention 17days", &["retention"][..]),
+        (
+            "--asynchronous --retention 14days",
+            &["async-retention", "retention"],
+        ),
         (
             "--retention 56days --failure-retention 9min",
             &["failure-retention"; 2],

@@ -45,7 +45,7 @@ async fn the_template_of_the_samples_is_sound() {
     for id in ["missing-action", "tls-stack", "clock", "concurrency"] {
         assert!(!fine.contains(&json!(id)), "{id}");
     }
-    assert_eq!(fine.len(), 20, "{fine:?}");
+    assert_eq!(fine.len(), 22, "{fine:?}");
     assert_eq!(report["not_read"], json!([]));
 }
 
@@ -111,6 +111,16 @@ async fn each_misconfiguration_of_a_template_is_found() {
             "so this is no more than the queue's own.\n      MessageRetentionPeriod: 1209600",
             "\n      MessageRetentionPeriod: 345600",
             "dead-letter-retention",
+        ),
+        (
+            "      Idempotency: { RetentionDays: 16 }\n",
+            "",
+            "async-retention",
+        ),
+        (
+            "# What is discarded in the end is small.\n",
+            "\n            TumblingWindowInSeconds: 30\n",
+            "tumbling-window",
         ),
         (
             "# What is discarded in the end is small.\n            BisectBatchOnFunctionError: true\n",
@@ -186,7 +196,7 @@ async fn flags_are_judged_and_completed() {
         least,
         [
             ["visibility timeout", "3m 5s"],
-            ["retention", "22days"],
+            ["retention", "36days"],
             ["failure_retention", "5m"],
             ["lease", "31s"]
         ]
@@ -318,6 +328,7 @@ Resources:
             BisectBatchOnFunctionError: @
             MaximumRetryAttempts: @
             MaximumRecordAgeInSeconds: @
+            TumblingWindowInSeconds: @
             DestinationConfig: @
   Jobs:
     Type: AWS::SQS::Queue
@@ -571,15 +582,20 @@ async fn a_destination_that_sam_makes_is_one() {
       Environment: { Variables: { IDEMPOTENCY_TABLE: t } }
       EventInvokeConfig: { DestinationConfig: { OnFailure: { @ } } }
 ";
-    for (failed, is_found) in [
-        ("Type: SQS", false),
-        ("Type: SNS", false),
-        ("Type: Lambda", true),
-        ("", true),
-        ("Type: Lambda, Destination: !GetAtt Failed.Arn", false),
+    for (failed, is_found, is_queue) in [
+        ("Type: SQS", false, true),
+        ("Type: SNS", false, false),
+        ("Type: Lambda", true, false),
+        ("", true, false),
+        ("Type: SQS, Destination: !GetAtt Failed.Arn", false, true),
     ] {
         let template = format!("{TEMPLATE}  Failed: {{ Type: AWS::SQS::Queue }}\n");
-        let [found, ..] = planned_with(&template, failed).await;
+        let [found, fine, _] = planned_with(&template, failed).await;
+        assert_eq!(
+            fine.contains("async-retention"),
+            is_queue,
+            "{failed}: {fine}"
+        );
         assert_eq!(
             found.contains("async-destination"),
             is_found,

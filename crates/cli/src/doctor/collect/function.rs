@@ -7,9 +7,9 @@ use aws_sdk_lambda::error::ProvideErrorMetadata;
 use aws_sdk_lambda::types::{EventSourceMappingConfiguration, FunctionResponseType};
 use lambda_idempotency::Builder;
 
-use super::{Asking, queue, role};
+use super::{Asking, queue, role, service};
 use crate::doctor::facts::{
-    EXECUTIONS_OF_A_POLLER, Function, Mapping, POLLERS, Source, Stream, qualified,
+    Destination, EXECUTIONS_OF_A_POLLER, Function, Mapping, POLLERS, Source, Stream, qualified,
 };
 use crate::doctor::{Adapter, Args};
 use crate::failure::Failure;
@@ -85,8 +85,7 @@ pub(super) async fn ask(
     if args.asynchronous {
         let dead_letters = configuration.dead_letter_config;
         let dead_letters = dead_letters.and_then(|queue| queue.target_arn);
-        let destination = destination(asking, &client, name).await;
-        function.asynchronous = destination.map(|named| named.or(dead_letters));
+        function.asynchronous = destination(asking, &client, name, dead_letters).await;
     } else if args.adapter == Adapter::Invoke {
         asking.not_asked(
             format!("destinations of {name}"),
@@ -131,8 +130,14 @@ fn seconds(count: i32) -> Option<Duration> {
     u64::try_from(count).ok().map(Duration::from_secs)
 }
 
-async fn destination(asking: &mut Asking, client: &Client, name: &str) -> Option<Option<String>> {
-    match client
+/// Events without a destination go to the function's dead-letter queue.
+async fn destination(
+    asking: &mut Asking,
+    client: &Client,
+    name: &str,
+    dead_letters: Option<String>,
+) -> Option<Option<Destination>> {
+    let named = match client
         .get_function_event_invoke_config()
         .function_name(name)
         .send()
@@ -140,18 +145,22 @@ async fn destination(asking: &mut Asking, client: &Client, name: &str) -> Option
     {
         Ok(reply) => {
             let failure = reply.destination_config.and_then(|to| to.on_failure);
-            Some(failure.and_then(|failure| failure.destination))
+            failure.and_then(|failure| failure.destination)
         }
         // It has none.
-        Err(error) if error.code() == Some("ResourceNotFoundException") => Some(None),
+        Err(error) if error.code() == Some("ResourceNotFoundException") => None,
         Err(error) => {
             asking.unanswered(
                 format!("destinations of {name}"),
                 "lambda:GetFunctionEventInvokeConfig",
                 &error,
             );
-            None
+            return None;
         }
+    };
+    match named.or(dead_letters) {
+        Some(arn) => Some(Some(queue::destination(asking, &arn).await)),
+        None => Some(None),
     }
 }
 
@@ -186,11 +195,6 @@ async fn read(asking: &mut Asking, mapping: EventSourceMappingConfiguration) -> 
         provisioned: of_pollers.is_some(),
         source: source(asking, &arn, &mapping).await,
     }
-}
-
-/// The service of an ARN.
-fn service(arn: &str) -> &str {
-    arn.split(':').nth(2).unwrap_or_default()
 }
 
 async fn source(
@@ -235,6 +239,12 @@ fn stream(
     Stream {
         name: stream_name(arn).to_owned(),
         retention,
+        tumbling_window: Some(
+            mapping
+                .tumbling_window_in_seconds
+                .and_then(seconds)
+                .unwrap_or_default(),
+        ),
         bisects: Some(mapping.bisect_batch_on_function_error.unwrap_or(false)),
         retries: Some(count(mapping.maximum_retry_attempts)),
         max_age: Some(mapping.maximum_record_age_in_seconds.and_then(seconds)),

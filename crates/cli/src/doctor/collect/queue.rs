@@ -7,8 +7,8 @@ use aws_sdk_sqs::Client;
 use aws_sdk_sqs::types::QueueAttributeName as Name;
 use serde::Deserialize;
 
-use super::Asking;
-use crate::doctor::facts::{DeadLetters, Queue};
+use super::{Asking, service};
+use crate::doctor::facts::{DeadLetters, Destination, Queue};
 
 type Attributes = HashMap<Name, String>;
 
@@ -50,15 +50,24 @@ pub(super) async fn ask(asking: &mut Asking, arn: &str) -> Queue {
 }
 
 async fn dead_letters(asking: &mut Asking, policy: RedrivePolicy) -> DeadLetters {
-    let arn = policy.dead_letter_target_arn;
-    let attributes = attributes(asking, &arn).await;
+    let destination = destination(asking, &policy.dead_letter_target_arn).await;
     let count = policy.max_receive_count;
     let count = count.as_u64().or_else(|| count.as_str()?.parse().ok());
     DeadLetters {
-        name: arn.rsplit(':').next().unwrap_or(&arn).to_owned(),
+        destination,
         max_receive_count: count.and_then(|count| u32::try_from(count).ok()),
-        retention: attributes
-            .and_then(|attributes| seconds(&attributes, &Name::MessageRetentionPeriod)),
+    }
+}
+
+/// Asks for the time for which a destination keeps what is sent there, where it is a queue.
+pub(super) async fn destination(asking: &mut Asking, arn: &str) -> Destination {
+    let attributes = match service(arn) {
+        "sqs" => attributes(asking, arn).await.unwrap_or_default(),
+        _ => Attributes::default(),
+    };
+    Destination {
+        name: arn.rsplit(':').next().unwrap_or(arn).to_owned(),
+        retention: seconds(&attributes, &Name::MessageRetentionPeriod),
     }
 }
 

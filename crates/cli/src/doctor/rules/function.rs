@@ -1,9 +1,18 @@
 //! Rules of a function and of its mappings.
 
-use super::{Verdict, danger, judge, warning};
+use std::time::Duration;
+
+use super::{Verdict, danger, judge, keep_for, warning};
 use crate::doctor::facts::{
     Deployment, EXECUTIONS_OF_A_POLLER, Function, Mapping, Source, Table, qualified,
 };
+use crate::time::length;
+
+/// The longest that an event is retried: by EventBridge, Scheduler or CloudWatch Logs for 24 hours, then
+/// [by Lambda](https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-error-handling.html) for 6.
+const LONGEST_RETRIES: Duration = Duration::from_hours(24 + 6);
+/// The longest that an event of SNS is retried: by SNS for 23 days, then by Lambda.
+const LONGEST_RETRIES_OF_SNS: Duration = Duration::from_hours(23 * 24 + 6);
 
 /// One verdict for each function that says enough.
 fn each(deployment: &Deployment, rule: impl Fn(&Function) -> Option<Verdict>) -> Vec<Verdict> {
@@ -124,6 +133,32 @@ pub(super) fn async_destination(deployment: &Deployment) -> Vec<Verdict> {
                  --destination-config 'OnFailure={{Destination=QUEUE_ARN}}'      # put-function-event-invoke-config where it has none"
             );
             warning(name, "asynchronous events that fail go nowhere", why, fix)
+        }))
+    })
+}
+
+pub(super) fn async_retention(deployment: &Deployment) -> Vec<Verdict> {
+    each(deployment, |function| {
+        let kept = function.retention.unwrap_or(deployment.settings.retention);
+        let destination = function.asynchronous.as_ref()?.as_ref()?;
+        let theirs = destination.retention?;
+        let longest = theirs + LONGEST_RETRIES;
+        Some(judge(kept < longest, || {
+            let what = format!(
+                "outcomes are kept for {}, and {} keeps failed events for {} after retries of up to {}",
+                length(kept),
+                destination.name,
+                length(theirs),
+                length(LONGEST_RETRIES)
+            );
+            let why =
+                "An event that is sent again from there after its outcome has expired runs again.";
+            let fix = format!(
+                "{}\nWhere its events come from SNS, which tries for 23 days: {}",
+                keep_for(longest),
+                keep_for(theirs + LONGEST_RETRIES_OF_SNS)
+            );
+            danger(&function.name, what, why, fix)
         }))
     })
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::function::each_mapping;
-use super::{Verdict, danger, judge, warning};
-use crate::doctor::facts::{Deployment, Function, Mapping, Queue, Source};
+use super::{Verdict, danger, judge, keep_for, warning};
+use crate::doctor::facts::{Deployment, Destination, Function, Mapping, Queue, Source};
 use crate::time::length;
 
 /// The longest that SQS keeps a message.
@@ -101,54 +101,45 @@ pub(super) fn receive_count(deployment: &Deployment) -> Vec<Verdict> {
 pub(super) fn dead_letter_retention(deployment: &Deployment) -> Vec<Verdict> {
     each(deployment, |_, _, queue| {
         let dead_letters = queue.dead_letters.as_ref()?.as_ref()?;
-        let (own, theirs) = (queue.retention?, dead_letters.retention?);
+        let Destination { name, retention } = &dead_letters.destination;
+        let (own, theirs) = (queue.retention?, (*retention)?);
         let is_short = !queue.fifo && theirs <= own && theirs < LONGEST;
         Some(judge(is_short, || {
             let what = format!(
-                "its dead-letter queue {} keeps messages for {}, and the queue itself for {}",
-                dead_letters.name,
+                "its dead-letter queue {name} keeps messages for {}, and the queue itself for {}",
                 length(theirs),
                 length(own)
             );
             let why = "A standard queue counts from when the message was first sent: one that was moved late is lost at once.";
-            let (dead, longest) = (&dead_letters.name, LONGEST.as_secs());
-            let fix = set(deployment, dead, "MessageRetentionPeriod", longest);
+            let longest = LONGEST.as_secs();
+            let fix = set(deployment, name, "MessageRetentionPeriod", longest);
             danger(&queue.name, what, why, fix)
         }))
     })
 }
 
-/// Returns the longest time between a message's sending and its last delivery: in the queue, in the
-/// dead-letter queue, and in the queue again after a redrive.
-pub(crate) fn longest_redelivery(queue: &Queue) -> Option<Duration> {
+/// Returns the time for which outcomes have to be kept: as long as the queue keeps a message; with a
+/// dead-letter queue, twice what both keep (docs/choose.md), since a redrive begins both again.
+pub(crate) fn least_retention(queue: &Queue) -> Option<Duration> {
     let own = queue.retention?;
     let Some(dead_letters) = queue.dead_letters.as_ref()? else {
         return Some(own);
     };
-    let theirs = dead_letters.retention?;
-    Some(if queue.fifo {
-        own + theirs + own
-    } else {
-        own.max(theirs) + own
-    })
+    Some(2 * (own + dead_letters.destination.retention?))
 }
 
 pub(super) fn retention(deployment: &Deployment) -> Vec<Verdict> {
     each(deployment, |function, _, queue| {
         let kept = function.retention.unwrap_or(deployment.settings.retention);
-        let longest = longest_redelivery(queue)?;
-        Some(judge(kept < longest, || {
+        let least = least_retention(queue)?;
+        Some(judge(kept < least, || {
             let what = format!(
-                "outcomes are kept for {}, and a message may come until {} after it was sent, from the dead-letter queue too",
+                "outcomes are kept for {}, less than {}: what it keeps, or with a dead-letter queue twice what both keep (docs/choose.md)",
                 length(kept),
-                length(longest)
+                length(least)
             );
             let why = "A duplicate that comes after its record has expired runs again.";
-            let days = longest.as_secs().div_ceil(86_400);
-            let fix = format!(
-                ".retention(Duration::from_hours({days} * 24)) in the code, and --retention {days}days here"
-            );
-            danger(&queue.name, what, why, fix)
+            danger(&queue.name, what, why, keep_for(least))
         }))
     })
 }

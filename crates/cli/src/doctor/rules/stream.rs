@@ -19,6 +19,18 @@ fn each(
     })
 }
 
+pub(super) fn tumbling_window(deployment: &Deployment) -> Vec<Verdict> {
+    each(deployment, |_, mapping, stream| {
+        let window = stream.tumbling_window?;
+        Some(judge(!window.is_zero(), || {
+            let what = format!("its mapping has a tumbling window of {}", length(window));
+            let why = "The layer refuses its events: Lambda would take each reply, which has no `state`, for a failure.";
+            let fix = update(deployment, mapping, "--tumbling-window-in-seconds 0");
+            danger(&stream.name, what, why, fix)
+        }))
+    })
+}
+
 pub(super) fn bisect(deployment: &Deployment) -> Vec<Verdict> {
     each(deployment, |_, mapping, stream| {
         Some(judge(!stream.bisects?, || {
@@ -80,7 +92,8 @@ pub(super) fn on_failure(deployment: &Deployment) -> Vec<Verdict> {
 pub(super) fn failure_retention(deployment: &Deployment) -> Vec<Verdict> {
     let given = deployment.settings.failure_retention;
     each(deployment, |_, _, stream| {
-        let (kept, age) = (given?, stream.max_age??);
+        // Without a bound, until the stream forgets them.
+        let (kept, age) = (given?, stream.max_age?.or(stream.retention)?);
         Some(judge(kept <= age, || {
             let what = format!(
                 "permanent failures are kept for {}, and its records are retried until they are {} old",

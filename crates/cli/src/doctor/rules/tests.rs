@@ -2,7 +2,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::*;
-use crate::doctor::facts::{DeadLetters, Function, Mapping, Queue, Source, Stream, Table};
+use crate::doctor::facts::{
+    DeadLetters, Destination, Function, Mapping, Queue, Source, Stream, Table,
+};
 
 const DAY: Duration = Duration::from_hours(24);
 
@@ -13,9 +15,11 @@ fn queue(fifo: bool) -> Queue {
         visibility: Some(Duration::from_mins(2)),
         retention: Some(DAY * 4),
         dead_letters: Some(Some(DeadLetters {
-            name: "payments-dead".to_owned(),
+            destination: Destination {
+                name: "payments-dead".to_owned(),
+                retention: Some(DAY * 14),
+            },
             max_receive_count: Some(5),
-            retention: Some(DAY * 14),
         })),
     }
 }
@@ -36,6 +40,7 @@ fn sound() -> Deployment {
     let stream = Stream {
         name: "movements".to_owned(),
         retention: Some(DAY),
+        tumbling_window: Some(Duration::ZERO),
         bisects: Some(true),
         retries: Some(Some(100)),
         max_age: Some(Some(DAY)),
@@ -64,7 +69,10 @@ fn sound() -> Deployment {
                 mapping(Source::Queue(queue(false))),
                 mapping(Source::Stream(stream)),
             ],
-            asynchronous: Some(Some("arn".to_owned())),
+            asynchronous: Some(Some(Destination {
+                name: "worker-failed".to_owned(),
+                retention: Some(DAY * 14),
+            })),
             missing_actions: Some(Vec::new()),
             retention: None,
         }],
@@ -106,7 +114,7 @@ fn the_table(deployment: &mut Deployment) -> &mut Table {
 
 type Plant = (&'static str, fn(&mut Deployment));
 
-const PLANTS: [Plant; 24] = [
+const PLANTS: [Plant; 26] = [
     ("ttl-off", |it| the_table(it).ttl = Some(None)),
     ("ttl-attribute", |it| {
         the_table(it).ttl = Some(Some("ttl".to_owned()));
@@ -130,6 +138,10 @@ const PLANTS: [Plant; 24] = [
     ("async-destination", |it| {
         it.functions[0].asynchronous = Some(None);
     }),
+    ("async-retention", |it| {
+        it.functions[0].retention = Some(DAY * 14);
+        it.functions[0].mappings.clear();
+    }),
     ("mapping-disabled", |it| {
         it.functions[0].mappings[0].enabled = Some(false);
     }),
@@ -149,12 +161,15 @@ const PLANTS: [Plant; 24] = [
         the_dead_letters(it).max_receive_count = Some(4);
     }),
     ("dead-letter-retention", |it| {
-        the_dead_letters(it).retention = Some(DAY * 4);
+        the_dead_letters(it).destination.retention = Some(DAY * 4);
     }),
     ("retention", |it| it.settings.retention = DAY * 17),
     ("failure-retention", |it| {
         it.settings.failure_retention = Some(Duration::from_mins(9));
         the_stream(it).max_age = Some(Some(Duration::from_mins(1)));
+    }),
+    ("tumbling-window", |it| {
+        the_stream(it).tumbling_window = Some(Duration::from_secs(30));
     }),
     ("bisect", |it| the_stream(it).bisects = Some(false)),
     ("record-age", |it| {
@@ -225,15 +240,41 @@ fn what_is_not_known_is_no_finding_and_not_fine() {
 }
 
 #[test]
-fn standard_and_fifo_queues_count_ages_differently() {
-    // Four days, then until fourteen days after it was sent, then four days after a redrive.
-    assert_eq!(queue::longest_redelivery(&queue(false)), Some(DAY * 18));
-    // Four days, then fourteen anew, then four after a redrive.
-    assert_eq!(queue::longest_redelivery(&queue(true)), Some(DAY * 22));
-    // A FIFO queue's dead-letter queue may be as short as it likes.
+fn a_redrive_begins_both_queues_again() {
+    for fifo in [false, true] {
+        assert_eq!(queue::least_retention(&queue(fifo)), Some(DAY * 36));
+    }
+}
+
+#[test]
+fn an_outcome_outlives_the_queue_of_failed_events_and_the_retries_before() {
+    for (hours, found) in [(15 * 24 + 5, 1), (15 * 24 + 6, 0)] {
+        let mut deployment = sound();
+        let function = &mut deployment.functions[0];
+        function.retention = Some(Duration::from_hours(hours));
+        function.mappings.clear();
+        let report = check(&deployment, &[]);
+        let ids = report.findings.iter().map(|finding| finding.id);
+        assert!(
+            ids.eq(std::iter::repeat_n("async-retention", found)),
+            "{hours}: {report}"
+        );
+        for finding in report.findings {
+            let days = ["--retention 16days", "SNS", "--retention 38days"];
+            assert!(
+                days.iter().all(|days| finding.fix.contains(days)),
+                "{finding:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_fifo_queues_dead_letter_queue_may_be_as_short_as_it_likes() {
     let mut deployment = sound();
     *the_queue(&mut deployment) = queue(true);
-    the_dead_letters(&mut deployment).retention = Some(DAY);
+    let dead_letters = the_dead_letters(&mut deployment);
+    dead_letters.destination.retention = Some(DAY);
     assert_eq!(check(&deployment, &[]).findings, []);
 }
 
@@ -405,10 +446,19 @@ fn a_stream_is_compared_with_a_failure_retention_that_is_given() {
             "{given:?}: {report}"
         );
     }
-    let mut deployment = sound();
-    deployment.settings.failure_retention = Some(DAY);
-    the_stream(&mut deployment).max_age = Some(None);
-    assert_eq!(check(&deployment, &[]).findings, []);
+    // Records whose age isn't bounded are retried until the stream forgets them.
+    for (retention, found) in [
+        (Some(DAY), 1),
+        (Some(Duration::from_hours(23)), 0),
+        (None, 0),
+    ] {
+        let mut deployment = sound();
+        deployment.settings.failure_retention = Some(DAY);
+        the_stream(&mut deployment).max_age = Some(None);
+        the_stream(&mut deployment).retention = retention;
+        let report = check(&deployment, &[]);
+        assert_eq!(report.findings.len(), found, "{retention:?}: {report}");
+    }
 }
 
 #[test]

@@ -5,11 +5,11 @@ use std::fmt;
 use lambda_idempotency::RecordId;
 use lambda_idempotency::protocol::journal::{BY_HAND, UNDO};
 use lambda_idempotency::protocol::record::Record;
+use lambda_idempotency_audit::is_http;
 
 use super::{Answer, SafeAct};
 use crate::args::{flag, quoted};
-use crate::records::operate::{gives_results, is_compensated, is_half_done, results};
-use crate::records::outcome::is_http;
+use crate::records::operate::{gives_results, is_compensated, is_half_done, results, to_undo};
 
 fn act(when: &str, command: impl fmt::Display) -> SafeAct {
     SafeAct {
@@ -32,8 +32,8 @@ fn on(id: &RecordId, place: &str, command: &str, flags: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-pub(super) fn ask_again(id: &RecordId, place: &str, when: &str) -> SafeAct {
-    act(when, on(id, place, "explain", ""))
+pub(super) fn ask_again(id: &RecordId, place: &str, rules: &str, when: &str) -> SafeAct {
+    act(when, on(id, place, "explain", rules))
 }
 
 pub(super) fn release(id: &RecordId, place: &str, record: Option<&Record>) -> SafeAct {
@@ -47,7 +47,7 @@ pub(super) fn release(id: &RecordId, place: &str, record: Option<&Record>) -> Sa
 
 /// Returns the act that completes a record.
 fn completion(id: &RecordId, place: &str, when: &str, flags: &str) -> SafeAct {
-    let (otherwise, outcome) = if is_http(id) {
+    let (otherwise, outcome) = if is_http(id.as_str()) {
         (
             "; by --outcome JSON, where no HTTP layer calls the handler",
             "--status CODE --body-file FILE",
@@ -71,8 +71,13 @@ fn settle(
     is_one_of_several: bool,
     record: Option<&Record>,
 ) -> [SafeAct; 2] {
-    let entry = record.and_then(|record| record.journal.get(step));
-    let is_by_hand = entry.is_some_and(|entry| entry.last_error.as_deref() == Some(BY_HAND));
+    let entry = |name: &str| record.and_then(|record| record.journal.get(name));
+    let of = step.strip_suffix(UNDO).and_then(entry);
+    // A step that was settled since has a result, by which a delivery can undo it.
+    let is_by_hand = entry(step).is_some_and(|entry| {
+        entry.last_error.as_deref() == Some(BY_HAND) && of.is_none_or(|of| of.at <= entry.at)
+    });
+    let to_undo = record.and_then(to_undo).unwrap_or_default();
     let its = if is_one_of_several {
         format!("the effect of the step `{step}`")
     } else {
@@ -88,6 +93,11 @@ fn settle(
             format!(
                 "a deployment since then names the step of `{step}`, and reads its result: the next delivery fires it"
             ),
+        )
+    } else if to_undo.iter().any(|name| name == step) {
+        (
+            format!("{its} happened, with this result: its undo is next"),
+            format!("{its} did not happen: nothing of it is undone"),
         )
     } else {
         (
@@ -109,13 +119,14 @@ fn settle(
 pub(super) fn safe_acts(
     id: &RecordId,
     place: &str,
+    rules: &str,
     answer: Answer,
     is_paused: bool,
     waiting: &[&str],
     record: Option<&Record>,
 ) -> Vec<SafeAct> {
     let on = |command: &str, flags: &str| on(id, place, command, flags);
-    let ask_again = |when: &str| ask_again(id, place, when);
+    let ask_again = |when: &str| ask_again(id, place, rules, when);
     let is_half_done = record.is_some_and(is_half_done);
     let release = release(id, place, record);
     let complete = completion(
@@ -166,6 +177,12 @@ pub(super) fn safe_acts(
         // An attempt that skips a step gets no result of it.
         Answer::FailureReplayed if record.is_some_and(|record| gives_results(record).is_err()) => {
             Vec::new()
+        }
+        Answer::FailureReplayed if record.is_some_and(|record| to_undo(record).is_some()) => {
+            vec![act(
+                "the next delivery goes on undoing",
+                on("release", "--reason WHY"),
+            )]
         }
         Answer::FailureReplayed => vec![act(
             "the cause is corrected, and the next delivery shall run the handler",

@@ -1,6 +1,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use clap::Parser as _;
 use lambda_idempotency::protocol::journal::{StepEntry, StepState};
 use lambda_idempotency::protocol::record::{
     LAYOUT, Omission, Owner, RELEASED, Status, StoredOutcome, Version,
@@ -8,6 +9,7 @@ use lambda_idempotency::protocol::record::{
 use lambda_idempotency::{EpochSeconds, OnCrash};
 
 use super::*;
+use crate::{Cli, Command};
 
 const NOW: EpochMillis = EpochMillis(1_795_000_000_000);
 
@@ -270,6 +272,100 @@ fn no_act_ends_a_saga_half_done() {
         // That of an engine that interrupts, too.
         explained.assumes_crashed(&id, "", Some(&found));
         assert!(explained.safe[0].when.contains(goes_on), "{explained}");
+    }
+}
+
+#[test]
+fn of_a_saga_that_goes_back_no_act_promises_a_step_forward() {
+    let state = r#"{"failure":{"kind":"Declined","message":"no"},"confirmed":["charge"],"stuck":"charge/undo"}"#;
+    let explained_of = |mut record: Record, charge: &StepEntry| {
+        record.last_error = Some("interrupted step".to_owned());
+        let saga = StepState::Confirmed(Ok(state.to_owned()));
+        let saga = StepEntry::new(saga, 1, 1, NOW);
+        record.journal.put("@saga", saga);
+        record.journal.put("charge", charge.clone());
+        let begun = StepEntry::begun(None, NOW);
+        let undo = begun.ended(StepState::Pending, Some("by hand"), NOW);
+        record.journal.put("charge/undo", undo);
+        explain(record, &rules())
+    };
+    let charge = StepEntry::begun(None, NOW - Duration::from_mins(3));
+    let later = NOW + Duration::from_secs(1);
+    let happened = charge.ended(StepState::Confirmed(Ok("17".to_owned())), None, later);
+    let failed = charge.ended(StepState::Failed, None, later);
+    let next = "the step's effect happened, with this result: its undo is next";
+    for (charge, status, whens) in [
+        (
+            &charge,
+            Status::InProgress,
+            &[
+                next,
+                "the step's effect did not happen: nothing of it is undone",
+            ][..],
+        ),
+        // By its result, a delivery can undo it.
+        (
+            &happened,
+            Status::InProgress,
+            &[
+                "the step's effect happened, with this result: deliveries go on behind it",
+                "the step's effect did not happen: the next delivery fires it",
+            ],
+        ),
+        (
+            &failed,
+            Status::InProgress,
+            &["the next delivery goes on with the saga; then ask again"],
+        ),
+        (
+            &happened,
+            Status::Failed,
+            &["the next delivery goes on undoing"],
+        ),
+    ] {
+        let lease = (status == Status::InProgress).then_some(RELEASED);
+        let explained = explained_of(record(status, lease), charge);
+        let said: Vec<_> = explained.safe.iter().map(|act| &*act.when).collect();
+        assert_eq!(said, whens, "{explained}");
+    }
+}
+
+/// Reads the rules of a printed command as the tool does.
+fn rules_of(command: &str) -> Rules {
+    // Each second part stood in quotes.
+    let parts = command.split('\'').enumerate();
+    let words = parts.flat_map(|(at, part)| match at % 2 {
+        1 => vec![part],
+        _ => part.split_whitespace().collect(),
+    });
+    match Cli::try_parse_from(words).unwrap().command {
+        Command::Explain(args) => args.rules.rules(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn who_asks_again_asks_by_the_same_rules() {
+    let pause = |minutes| OnCrash::RunAgainAfter(Duration::from_mins(minutes));
+    for (on_crash, is_own) in [
+        (OnCrash::RunAgain, false),
+        (OnCrash::Interrupt, false),
+        (pause(90), false),
+        (pause(60), true),
+    ] {
+        let mut rules = rules();
+        rules.on_crash = on_crash;
+        if is_own {
+            rules.max_attempts = NonZeroU32::new(3);
+            rules.skew_margin = Duration::from_millis(2_500);
+        }
+        let alive = record(Status::InProgress, Some(NOW + Duration::from_secs(9)));
+        let mut explained = explain(alive, &rules);
+        let command = explained.safe[0].command.clone();
+        assert_eq!(rules_of(&command), rules, "{command}");
+        let id = RecordId::stored("n#o#0f").unwrap();
+        explained.is_locked(&id, " --table t", "by a test");
+        assert_eq!(explained.safe[0].command, command);
     }
 }
 

@@ -2,6 +2,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lambda_idempotency::Key;
+use lambda_idempotency::protocol::journal::Journal;
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::{Call, Fault, FaultyStore};
 use lambda_idempotency::{Claim, Idempotency};
@@ -223,4 +224,63 @@ async fn a_redaction_that_comes_too_late_says_what_it_has_erased() {
         .await
         .unwrap_err();
     assert!(!refused.to_string().contains("erased"), "{refused}");
+}
+
+#[test]
+fn a_redaction_names_what_an_earlier_attempt_may_have_kept_where_its_store_keeps_it() {
+    let id = RecordId::stored("n#o#0f").unwrap();
+    let record = |attempt, journal| {
+        let mut record = Record::new(Status::Completed, EpochSeconds(4_000_000_000));
+        (record.attempt, record.journal) = (attempt, journal);
+        record
+    };
+    let mut held = Record::new(Status::InProgress, EpochSeconds(4_000_000_000));
+    held.owner = Some(Owner::from_stored("0f"));
+    held.lease = Some(EpochMillis(1));
+    let noted = || -> Journal { Kept::note(&held, EpochMillis(2)).into_iter().collect() };
+    for (attempt, journal, is_named) in [
+        (1, Journal::default(), false),
+        (2, Journal::default(), true),
+        // It is erased with the rest.
+        (1, noted(), false),
+        (2, noted(), false),
+        (3, noted(), true),
+    ] {
+        let record = record(attempt, journal);
+        for is_in_dynamodb in [false, true] {
+            let left = left_by_redaction(&id, &record, is_in_dynamodb);
+            assert_eq!(left.is_some(), is_named, "{attempt}: {left:?}");
+            let words = left.unwrap_or_default();
+            for place in ["n#o#0f#outcome#", "PREFIX"] {
+                let expected = is_named && is_in_dynamodb;
+                assert_eq!(words.contains(place), expected, "{words}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_saga_was_ended_half_done_unless_it_went_forward_or_all_is_undone() {
+    let confirmed = |text: &str| StepState::Confirmed(Ok(text.to_owned()));
+    let erased = StepState::Confirmed(Err(Omission::Redacted));
+    let back =
+        confirmed(r#"{"failure":{"kind":"Declined","message":"no"},"confirmed":["charge"]}"#);
+    let (pending, undone) = (StepState::Pending, confirmed("null"));
+    for (status, saga, undo, is_half_done) in [
+        (Status::Failed, &back, &pending, true),
+        (Status::Completed, &back, &pending, true),
+        (Status::Failed, &erased, &pending, true),
+        (Status::Completed, &erased, &pending, true),
+        (Status::Failed, &back, &undone, false),
+        (Status::Completed, &confirmed("{}"), &pending, false),
+        (Status::InProgress, &back, &pending, false),
+    ] {
+        let mut record = Record::new(status, EpochSeconds(4_000_000_000));
+        for (name, state) in [(SAGA, saga), ("charge", &undone), ("charge/undo", undo)] {
+            let entry = StepEntry::new(state.clone(), 1, 1, EpochMillis(1));
+            record.journal.put(name, entry);
+        }
+        let found = was_ended_half_done(&record);
+        assert_eq!(found, is_half_done, "{status:?}, {saga:?}, {undo:?}");
+    }
 }

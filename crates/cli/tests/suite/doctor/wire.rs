@@ -63,6 +63,7 @@ impl Wire {
                     "RedrivePolicy": json!({"deadLetterTargetArn": arn("sqs", "payments-dead"), "maxReceiveCount": 5}).to_string(),
                 },
                 "payments-dead": {"VisibilityTimeout": "30", "MessageRetentionPeriod": "1209600"},
+                "worker-failed": {"VisibilityTimeout": "30", "MessageRetentionPeriod": "1209600"},
             },
             "denied": [], "forbidden": null, "missing": null, "date": null,
         });

@@ -2,6 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::testing::Crash;
 use lambda_idempotency::{Error, Key, Outcome};
@@ -292,6 +293,37 @@ async fn a_redaction_names_the_object_that_it_leaves() {
     assert!(left.as_str().unwrap().ends_with(&object), "{said:?}");
 }
 
+/// It keeps a large outcome before it completes its record.
+#[tokio::test]
+async fn a_redaction_erases_or_names_what_attempts_that_ended_before_may_have_kept() {
+    let table = table().await;
+    for (token, act) in [
+        ("A", Some("complete --outcome 1")),
+        ("B", Some("fail --message no")),
+        ("C", Some("release")),
+        // A delivery takes it over, and the record has the attempt's name no more.
+        ("D", None),
+    ] {
+        let id = dead(&table, token).await;
+        let owner = item(&table, &id).await["owner"].as_s().unwrap().clone();
+        let large = format!("{id}#outcome#{owner}");
+        let content = AttributeValue::B(Blob::new("a secret"));
+        let kept = support::item([("id", text(&large)), ("content", content)]);
+        put(&table, kept).await;
+        if let Some(act) = act {
+            order(&table, &format!("{act} {id}")).await.ended_with(0);
+        }
+        let _ = deliver(&table, token).await;
+        let said = order(&table, &format!("redact {id}")).await.ended_with(0);
+        let left = said.json()["act"]["left"].to_string();
+        let is_named = left.contains(&format!("{id}#outcome#"));
+        assert_eq!(is_named, act.is_none(), "{act:?}: {left}");
+        let content = item(&table, &large).await["content"].clone();
+        let is_erased = content.as_b().unwrap().as_ref().is_empty();
+        assert_eq!(is_erased, act.is_some(), "{act:?}");
+    }
+}
+
 #[tokio::test]
 async fn an_attempt_that_may_still_run_is_left_alone_unless_two_questions_are_answered() {
     let table = table().await;
@@ -326,6 +358,42 @@ async fn a_saga_that_is_half_undone_is_ended_where_two_questions_are_answered_al
             .refused(2, "No delivery would go on with its saga");
         order(&table, &format!("{line} --yes")).await.ended_with(0);
     }
+}
+
+/// A delivery would charge again, and what it is to undo would stay.
+#[tokio::test]
+async fn a_rerun_begins_no_saga_anew_that_is_half_undone() {
+    let table = table().await;
+    let state = r#"{"failure":{"kind":"Declined","message":"no"},"confirmed":["charge"]}"#;
+    let confirmed = |result: &str| {
+        let result = [("result", text(result))];
+        step("CONFIRMED", 1_700_000_000_000, &result)
+    };
+    let own = [
+        ("data", text(r#"{"kind":"operator","message":"no"}"#)),
+        ("completed_at", number(1_700_000_000_000_u64)),
+        ("step:@saga", confirmed(state)),
+        ("step:charge", confirmed("1")),
+    ];
+    let ended = record("any", "FAILED", own);
+    put(&table, ended.clone()).await;
+    let file = Scratch::with("any");
+    let again = "rerun --keys new --steps repeat";
+    let (anew, listed) = (format!("{again} any"), format!("{again} --from {file}"));
+    order(&table, &anew)
+        .await
+        .refused(2, "what is not undone stays");
+    order(&table, &listed).await.refused(1, "by its id");
+    order(&table, "rerun --keys same --steps keep any")
+        .await
+        .ended_with(0);
+    for (line, code) in [(&anew, 2), (&listed, 1)] {
+        order(&table, line)
+            .await
+            .refused(code, "its saga is being undone");
+    }
+    put(&table, ended).await;
+    order(&table, &format!("{anew} --yes")).await.ended_with(0);
 }
 
 #[tokio::test]
