@@ -44,7 +44,7 @@ async fn serve(metrics: Exporter) -> Result<(), Error> {
     let once = Idempotency::builder(store)
         .namespace("settlements")
         // An event that failed stays in its queue for 14 days, and may be sent again from there.
-        .retention(Duration::from_hours(24 * 15))
+        .retention(Duration::from_hours(24 * 16))
         .build()?;
     let function = InvokeLayer::new(once)
         .operation("settle")

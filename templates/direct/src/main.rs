@@ -42,7 +42,7 @@ async fn main() -> Result<(), Error> {
     let once = Idempotency::builder(store)
         .namespace(NAMESPACE)
         // An event that failed stays in its queue for 14 days, and may be sent again from there.
-        .retention(std::time::Duration::from_hours(24 * 15))
+        .retention(std::time::Duration::from_hours(24 * 16))
         .build()?;
     lambda_runtime::run(metrics.layer(settlements::function(once, payouts))).await
 }
