@@ -75,8 +75,8 @@ impl Answer {
 /// - Nothing is deleted, except by a sweep of records past their `expiration`. The time of the
 ///   sweep, and whether it ever runs, change nothing that a caller can observe.
 ///
-/// Every other method has a default: the grouped calls loop, and a store without transactions or
-/// room for large outcomes says so.
+/// Every other method has a default: the grouped calls send each request by itself, all at once, and
+/// a store without transactions or room for large outcomes says so.
 pub trait Store: Send + Sync + 'static {
     /// Carries out a conditional write, if its condition holds.
     fn write(
@@ -96,17 +96,19 @@ pub trait Store: Send + Sync + 'static {
     /// id may occur twice. One that can't leave in a group, or that the group
     /// didn't settle, may be answered with [`StoreError::NotSent`], which is
     /// [`uncertain`](StoreError::uncertain) where it may have applied: its caller sends it by `write`.
+    /// The default sends all at once. 250 ms after the last answer it drops the writes without one,
+    /// and answers them so: a dropped `write` may still apply.
     fn write_all(
         &self,
         writes: &[RecordWrite],
         deadline: Instant,
     ) -> impl Future<Output = Vec<Result<Answer, StoreError>>> + Send {
         async move {
-            let mut answers = Vec::with_capacity(writes.len());
-            for write in writes {
-                answers.push(self.write(write, deadline).await);
-            }
-            answers
+            let sent = writes.iter().map(|write| self.write(write, deadline));
+            let answers = grouped::answers(sent.collect(), self.answers_in_order()).await;
+            let left = || Err(StoreError::NotSent.uncertain());
+            let answers = answers.into_iter();
+            answers.map(|answer| answer.unwrap_or_else(left)).collect()
         }
     }
 
@@ -118,12 +120,20 @@ pub trait Store: Send + Sync + 'static {
         deadline: Instant,
     ) -> impl Future<Output = Vec<Result<Option<Found>, StoreError>>> + Send {
         async move {
-            let mut answers = Vec::with_capacity(ids.len());
-            for id in ids {
-                answers.push(self.load(id, deadline).await);
-            }
+            let sent = ids.iter().map(|id| self.load(id, deadline));
+            let answers = grouped::answers(sent.collect(), self.answers_in_order()).await;
             answers
+                .into_iter()
+                .map(|answer| answer.unwrap_or(Err(StoreError::NotSent)))
+                .collect()
         }
+    }
+
+    /// Tells whether one connection gives all answers in their order: then the default of
+    /// [`write_all`](Self::write_all) waits for all, since a write sent again would be the last.
+    #[doc(hidden)]
+    fn answers_in_order(&self) -> bool {
+        false
     }
 
     /// Checks the store's own settings, when an engine is built on it. Nothing is sent.

@@ -23,6 +23,7 @@ use super::store::DynamoDbStore;
 use crate::dynamodb::error::{Action, DynamoDbError, Met, classify, throttled};
 use crate::protocol::key::RecordId;
 use crate::protocol::record::{Found, RecordWrite};
+use crate::store::grouped::{self, PATIENCE};
 use crate::store::{Answer, Store, StoreError};
 
 #[cfg(test)]
@@ -44,7 +45,7 @@ pub(super) async fn write_all(
     deadline: Instant,
 ) -> Vec<Result<Answer, StoreError>> {
     let mut replies: Vec<Reply> = Vec::new();
-    replies.resize_with(writes.len(), || Ok(Err(StoreError::NotSent)));
+    replies.resize_with(writes.len(), || Some(Err(StoreError::NotSent)));
     let (inserts, updates) = join(
         execute(store, Verb::Insert, writes, deadline),
         execute(store, Verb::Update, writes, deadline),
@@ -56,29 +57,28 @@ pub(super) async fn write_all(
         }
     }
     let hidden = writes.iter().zip(&replies);
-    let hidden = hidden.filter(|(_, reply)| reply.is_err());
+    let hidden = hidden.filter(|(_, reply)| reply.is_none());
     let hidden: Vec<_> = hidden.map(|(write, _)| write.id().clone()).collect();
-    let met = load_all(store, &hidden, deadline).await;
+    // This read delays the other answers no longer.
+    let soon = deadline.min(Instant::now() + PATIENCE);
+    let met = load_all(store, &hidden, soon).await;
     let met = hidden.iter().zip(met).map(async |(id, met)| match met {
         // Boxed, as each single request is.
-        Err(StoreError::NotSent) => store.load(id, deadline).boxed().await,
+        Err(StoreError::NotSent) => store.load(id, soon).boxed().await,
         met => met,
     });
     let mut met = join_all(met).await.into_iter();
-    let answers = replies.into_iter().map(|reply| {
-        reply.unwrap_or_else(|left| match met.next() {
-            // By itself it is answered with the record, which may be its own.
-            Some(Err(StoreError::Throttled(_))) => Err(left),
-            // It was refused for certain, and a read that fails doesn't change that.
-            met => Ok(Answer::Refused(met.and_then(Result::ok).flatten())),
-        })
-    });
-    answers.collect()
+    // A write was refused for certain, and a read that fails doesn't change that.
+    let mut refused = || Ok(Answer::Refused(met.next().and_then(Result::ok).flatten()));
+    let replies = replies.into_iter();
+    replies
+        .map(|reply| reply.unwrap_or_else(&mut refused))
+        .collect()
 }
 
-/// The reply to one statement of a group; `Err` where it was refused and doesn't show the record that it
-/// met: an INSERT's never does. With this error its caller sends it alone.
-type Reply = Result<Result<Answer, StoreError>, StoreError>;
+/// The reply to one statement of a group; `None` where it was refused and doesn't show the record that it
+/// met: an INSERT's never does.
+type Reply = Option<Result<Answer, StoreError>>;
 
 /// Makes statements of the writes of one kind, and returns them with the writes' positions.
 fn statements_of(
@@ -115,7 +115,8 @@ fn gather(statements: Vec<Statement>) -> Vec<Vec<Statement>> {
     groups
 }
 
-/// Sends the writes of one kind in groups; replies with their positions.
+/// Sends the writes of one kind in groups; replies with their positions. Leaves out a write without a
+/// group: a single request shows the record that it met.
 async fn execute(
     store: &DynamoDbStore,
     verb: Verb,
@@ -123,10 +124,28 @@ async fn execute(
     deadline: Instant,
 ) -> Vec<(usize, Reply)> {
     let (positions, statements) = statements_of(store, verb, writes);
-    let groups = gather(statements).into_iter();
-    let sent = groups.map(|group| send(store, verb.into(), group, deadline));
-    let replies = join_all(sent).await.into_iter().flatten();
-    positions.into_iter().zip(replies).collect()
+    let mut positions = positions.into_iter();
+    let groups = gather(statements).into_iter().map(|group| {
+        let positions: Vec<_> = positions.by_ref().take(group.len()).collect();
+        (positions, group)
+    });
+    let (positions, groups): (Vec<_>, Vec<_>) = groups.filter(|(_, group)| group.len() > 1).unzip();
+    let sent = groups.into_iter();
+    let sent = sent.map(|group| send(store, verb.into(), group, deadline));
+    let replies = grouped::answers(sent.collect(), false).await;
+    let replies = positions.into_iter().zip(replies);
+    let replies = replies.flat_map(|(positions, replies)| {
+        let left = || all(positions.len(), || StoreError::NotSent.uncertain());
+        let replies = replies.unwrap_or_else(left);
+        positions.into_iter().zip(replies)
+    });
+    replies.collect()
+}
+
+/// Replies to each statement of a group of this size with this error.
+fn all(size: usize, error: impl Fn() -> StoreError) -> Vec<Reply> {
+    let replies = std::iter::repeat_with(|| Some(Err(error())));
+    replies.take(size).collect()
 }
 
 /// Tells whether the table is given by its ARN. PartiQL is not documented to take one, so the
@@ -142,13 +161,8 @@ async fn send(
     deadline: Instant,
 ) -> Vec<Reply> {
     let size = group.len();
-    let all = |error: &dyn Fn() -> StoreError| {
-        let replies = std::iter::repeat_with(|| Ok(Err(error())));
-        replies.take(size).collect()
-    };
-    let not_sent = || all(&|| StoreError::NotSent);
-    // A group of one has no advantage over a single request, which shows the record that it met.
-    if size < 2 || store.denied.has(action) || is_arn(&store.table) {
+    let not_sent = || all(size, || StoreError::NotSent);
+    if store.denied.has(action) || is_arn(&store.table) {
         return not_sent();
     }
     let Ok(statements) = group
@@ -168,7 +182,7 @@ async fn send(
     let (reply, is_silent) = match client::in_time(deadline, request).await {
         Ok(replied) => replied,
         // No time is left for single requests.
-        Err(StoreError::Timeout) => return all(&|| StoreError::Timeout),
+        Err(StoreError::Timeout) => return all(size, || StoreError::Timeout),
         Err(_) => return not_sent(),
     };
     let output = match reply {
@@ -185,31 +199,30 @@ async fn send(
                 | StoreError::Denied(_)) => error,
                 _ => StoreError::NotSent,
             };
-            return all(&|| failed().uncertain_if(is_silent));
+            return all(size, || failed().uncertain_if(is_silent));
         }
     };
     // An earlier send of the group may have applied what the last one answers with an error.
     let mark = |error: StoreError| error.uncertain_if(is_silent);
     let replies = output.responses().iter().map(|response| {
-        let reply = read(store, action, response).map_err(mark);
-        reply.map(|answer| answer.map_err(mark))
+        let reply = read(store, action, response)?;
+        Some(reply.map_err(mark))
     });
     let mut replies: Vec<_> = replies.collect();
-    replies.resize_with(size, || Ok(Err(StoreError::NotSent.uncertain())));
+    replies.resize_with(size, || Some(Err(StoreError::NotSent.uncertain())));
     replies
 }
 
 fn read(store: &DynamoDbStore, action: Action, response: &BatchStatementResponse) -> Reply {
     let Some(error) = response.error() else {
-        return Ok(Ok(Answer::Applied(None)));
+        return Some(Ok(Answer::Applied(None)));
     };
     let message = error.message().unwrap_or_default();
-    Ok(Err(match error.code() {
-        Some(Code::DuplicateItem) => return Err(StoreError::NotSent),
+    Some(Err(match error.code() {
+        Some(Code::DuplicateItem) => return None,
         Some(Code::ConditionalCheckFailed) => {
             let Met(met) = Met::of(error.item());
-            let item = met.ok_or(StoreError::NotSent)?;
-            return Ok(Ok(Answer::Refused(Some(store.layout.read(&item)))));
+            return met.map(|item| Ok(Answer::Refused(Some(store.layout.read(&item)))));
         }
         Some(
             Code::ThrottlingError
@@ -268,7 +281,7 @@ async fn load_group(
 async fn read_group(
     store: &DynamoDbStore,
     ids: &[RecordId],
-    deadline: Instant,
+    mut deadline: Instant,
 ) -> Option<(HashMap<String, Found>, HashSet<String>)> {
     let distinct = ids.iter().collect::<HashSet<_>>().len() == ids.len();
     if !distinct || store.denied.has(Action::Get) {
@@ -280,7 +293,7 @@ async fn read_group(
         Some(AttributeValue::S(id)) => Some(id.clone()),
         _ => None,
     };
-    let mut records = HashMap::new();
+    let (mut records, mut unread) = (HashMap::new(), HashSet::new());
     let mut pause = Duration::from_millis(10);
     loop {
         let wanted = KeysAndAttributes::builder()
@@ -297,6 +310,8 @@ async fn read_group(
         );
         let output = match store.call(Action::Get.name(), deadline, request).await {
             Ok(Ok(output)) => output,
+            // An earlier reply has the others.
+            _ if !unread.is_empty() => return Some((records, unread)),
             Err(StoreError::Denied(reason)) if reason.is::<DynamoDbError>() => {
                 store.denied.note(Action::Get, &store.table, &reason);
                 return None;
@@ -311,8 +326,10 @@ async fn read_group(
         }
         let rest = output.unprocessed_keys.unwrap_or_default().into_values();
         keys = rest.flat_map(|rest| rest.keys).collect();
+        unread = keys.iter().filter_map(id_of).collect();
+        deadline = deadline.min(Instant::now() + PATIENCE);
         if keys.is_empty() || pause > LONGEST_PAUSE || Instant::now() + pause >= deadline {
-            return Some((records, keys.iter().filter_map(id_of).collect()));
+            return Some((records, unread));
         }
         tokio::time::sleep(pause).await;
         pause *= 2;

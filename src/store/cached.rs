@@ -2,9 +2,11 @@
 
 use std::mem::size_of;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use lru::LruCache;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::protocol::clock::{Clock, EpochMillis, SystemClock};
 use crate::protocol::key::RecordId;
@@ -20,6 +22,9 @@ mod tests;
 
 /// The number of bytes that the records may take, unless [`CachedStore::max_bytes`] says otherwise.
 const MAX_BYTES: usize = 4 * 1_024 * 1_024;
+
+/// The longest that answers from memory are held back for those of the inner store: a slow store takes less.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Remembers the final records of another store: a duplicate that this process has met before costs
 /// no request.
@@ -80,7 +85,7 @@ impl CachedStore {
         self
     }
 
-    /// Sets the source of the time: give it the clock that the engine has. Default: the machine's.
+    /// Sets the clock: give it the engine's. Default: the machine's.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
@@ -201,10 +206,9 @@ impl Store for CachedStore {
     ) -> Vec<Result<Answer, StoreError>> {
         let known = writes.iter().map(|write| self.in_the_way(write, deadline));
         let (known, rest) = split(writes, known.collect());
-        let answers = match rest.as_slice() {
-            [] => Vec::new(),
-            rest => self.inner.write_all(rest, deadline).await,
-        };
+        let call = self.inner.write_all(&rest, deadline);
+        let left = || StoreError::NotSent.uncertain();
+        let answers = answers(known.len(), rest.len(), call, left).await;
         for (write, answer) in rest.iter().zip(&answers) {
             self.written(write, answer);
         }
@@ -218,10 +222,8 @@ impl Store for CachedStore {
     ) -> Vec<Result<Option<Found>, StoreError>> {
         let known = ids.iter().map(|id| self.remembered(id, deadline));
         let (known, rest) = split(ids, known.collect());
-        let answers = match rest.as_slice() {
-            [] => Vec::new(),
-            rest => self.inner.load_all(rest, deadline).await,
-        };
+        let call = self.inner.load_all(&rest, deadline);
+        let answers = answers(known.len(), rest.len(), call, || StoreError::NotSent).await;
         for (id, answer) in rest.iter().zip(&answers) {
             if let Ok(found) = answer {
                 self.met(id, found.as_ref());
@@ -278,6 +280,24 @@ fn split<R: Clone>(requests: &[R], known: Vec<Option<Found>>) -> (Vec<Option<Fou
     (known, rest)
 }
 
+/// Awaits the inner store's answers. If some requests were answered from memory, gives up after
+/// [`PATIENCE`] and answers the rest with `left`.
+async fn answers<A>(
+    all: usize,
+    rest: usize,
+    call: BoxFuture<'_, Vec<Result<A, StoreError>>>,
+    left: fn() -> StoreError,
+) -> Vec<Result<A, StoreError>> {
+    if rest == 0 {
+        return Vec::new();
+    }
+    if rest == all {
+        return call.await;
+    }
+    let answers = timeout(PATIENCE, call).await;
+    answers.unwrap_or_else(|_| (0..rest).map(|_| Err(left())).collect())
+}
+
 /// Merges the answers to all requests, in their order.
 fn weave<A>(
     known: Vec<Option<Found>>,
@@ -292,8 +312,8 @@ fn weave<A>(
     known.into_iter().map_while(next).collect()
 }
 
-/// The bytes that an entry takes beside its texts: itself, 56 for its place in the map and in the order
-/// of use, 72 for the headers of texts that are shared, and 16 for each of six allocations.
+/// The bytes that an entry takes besides strings: id, record, 56 for its place in the map and in the order
+/// of use, 72 for the headers of shared strings, and 16 for each of six allocations.
 const OVERHEAD: usize = size_of::<RecordId>() + size_of::<Record>() + 224;
 
 #[derive(Debug)]

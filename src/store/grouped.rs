@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::{JoinSet, yield_now};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::protocol::key::RecordId;
 use crate::protocol::record::{Found, RecordWrite};
@@ -19,8 +20,32 @@ use crate::store::{Answer, GROUP, StoreError};
 #[cfg(test)]
 mod tests;
 
-/// The longest that a request waits for its group to leave: many times what a table takes to answer.
-const PATIENCE: Duration = Duration::from_millis(250);
+/// The longest that a request waits for its group to leave, and that an answer is held back for the others.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
+
+/// Awaits the answers to requests of one group, which leave at once. Unless `waits_for_all`, drops the
+/// requests that have none [`PATIENCE`] after the last answer: they are `None`, and may still arrive.
+pub(crate) async fn answers<F: Future>(
+    requests: Vec<F>,
+    waits_for_all: bool,
+) -> Vec<Option<F::Output>> {
+    let mut answers: Vec<_> = requests.iter().map(|_| None).collect();
+    let placed = requests.into_iter().enumerate();
+    let placed = placed.map(|(place, request)| request.map(move |answer| (place, answer)));
+    let mut placed: FuturesUnordered<_> = placed.collect();
+    let mut next = placed.next().await;
+    while let Some((place, answer)) = next {
+        if let Some(slot) = answers.get_mut(place) {
+            *slot = Some(answer);
+        }
+        next = if waits_for_all {
+            placed.next().await
+        } else {
+            timeout(PATIENCE, placed.next()).await.ok().flatten()
+        };
+    }
+    answers
+}
 
 /// The queues of one batch, or of one engine.
 ///
@@ -387,6 +412,7 @@ impl<R: Request> Queue<R> {
             state.is_busy = true;
             return Entry::First;
         }
+        state.gathering.leave_out_those_who_went_away();
         if state.gathering.has(request.id()) {
             return Entry::Alone;
         }

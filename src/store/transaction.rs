@@ -168,7 +168,7 @@ pub enum WriteError {
         max: usize,
     },
     /// Two writes of one transaction may not have the same target.
-    #[error("write {first} has the same target: say both in one write{}", see!("same-target"))]
+    #[error("write {first} has the same target: say both in one write, or name the second event{}", see!("same-target"))]
     SameTarget {
         /// The place of the earlier one, from 0.
         first: usize,
@@ -285,6 +285,12 @@ impl Collected {
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         self.count_of(|_| true)
+    }
+
+    /// Returns the place of the first write that meets this condition.
+    #[cfg(feature = "dynamodb")]
+    pub(crate) fn position(&self, condition: impl Fn(&Write) -> bool) -> Option<usize> {
+        self.writes().iter().flatten().position(condition)
     }
 
     /// Counts the writes that meet this condition.

@@ -17,13 +17,17 @@ const ID_BYTES: usize = 256;
 ///
 /// | source | version | stored as |
 /// |---|---|---|
-/// | a counter of one's own, a Kafka offset | `Version::from(7)` | a number |
+/// | a counter of the producer's own | `Version::from(7)` | a number |
 /// | Kinesis, DynamoDB Streams | [`Version::sequence`] of `SequenceNumber` | text |
+/// | Kinesis, with aggregates of the Producer Library (KPL) | [`Version::sequence`] of both numbers: see below | text |
 /// | S3 notifications | [`Version::sequencer`] of `s3.object.sequencer` | text |
 /// | a time | [`Version::timestamp`], with the event's id, which breaks a tie | text |
+/// | Kafka | the producer's counter, or a time | as above |
 ///
 /// Versions of two kinds can't be compared. Sequence numbers are compared within one shard, which is
-/// where a key's records are, and sequencers within one object key.
+/// where a key's records are, and sequencers within one object key. Kafka's offsets are compared within one
+/// partition of one topic: take an offset as the counter only where the number of partitions never changes,
+/// and the topic is never made again.
 ///
 /// ```
 /// use lambda_idempotency::store::version::Version;
@@ -35,6 +39,20 @@ const ID_BYTES: usize = 256;
 /// # Ok(()) }
 /// # assert!(versions().is_ok());
 /// assert!(Version::from(8) > Version::from(7));
+/// ```
+///
+/// The records of a KPL aggregate share their sequence number: of two that change one item, the newer would
+/// be dropped. In a stream with aggregates, append to the number of each record its place in the aggregate,
+/// with eight digits, and 0 for a record that is in none:
+///
+/// ```
+/// use lambda_idempotency::store::transaction::WriteError;
+/// use lambda_idempotency::store::version::Version;
+///
+/// fn version(sequence_number: &str, sub_sequence_number: Option<usize>) -> Result<Version, WriteError> {
+///     let place = sub_sequence_number.unwrap_or_default();
+///     Version::sequence(&format!("{sequence_number}{place:08}"))
+/// }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Version(Form);
@@ -201,6 +219,27 @@ mod tests {
             at(2_000_000_000, ""),
         ];
         assert!(times.is_sorted(), "{times:?}");
+    }
+
+    #[test]
+    fn records_of_an_aggregate_are_in_the_order_of_both_their_numbers() {
+        let of = |sequence: &str, place: usize| {
+            Version::sequence(&format!("{sequence}{place:08}")).unwrap()
+        };
+        let (first, second) = (
+            "49590338271490256608559692538361571095921575989136588898",
+            "49590338271490256608559692538361571095921575989136588899",
+        );
+        let versions = [
+            of("9", 32_767),
+            of("10", 0),
+            of(first, 0),
+            of(first, 1),
+            of(first, 10),
+            of(first, 32_767),
+            of(second, 0),
+        ];
+        assert!(versions.is_sorted_by(|one, other| one < other));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::engine::error::Error;
 use crate::setup::BuildError;
 use crate::store::BoxError;
 
-/// A helper for tests could not make what was asked for.
+/// The error of a test helper.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum TestError {

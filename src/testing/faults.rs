@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::stream::{self, StreamExt};
 use tokio::time::Instant;
 
 use crate::protocol::key::RecordId;
@@ -319,6 +320,11 @@ async fn in_time(pause: Duration, deadline: Instant) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Carries calls out, each when the one before has its answer, however long a fault delays it.
+async fn one_by_one<F: Future>(calls: Vec<F>) -> Vec<F::Output> {
+    stream::iter(calls).buffered(1).collect().await
+}
+
 impl Store for FaultyStore {
     fn check(&self) -> Result<(), StoreError> {
         self.inner.check()
@@ -333,6 +339,26 @@ impl Store for FaultyStore {
         let call = || self.inner.load(id, deadline);
         self.alive(Call::Load, self.ask(Call::Load, deadline, call))
             .await
+    }
+
+    async fn write_all(
+        &self,
+        writes: &[RecordWrite],
+        deadline: Instant,
+    ) -> Vec<Result<Answer, StoreError>> {
+        let calls = writes.iter().map(|write| self.write(write, deadline));
+        // A crash leaves the later writes unsent.
+        one_by_one(calls.collect()).await
+    }
+
+    async fn load_all(
+        &self,
+        ids: &[RecordId],
+        deadline: Instant,
+    ) -> Vec<Result<Option<Found>, StoreError>> {
+        let calls = ids.iter().map(|id| self.load(id, deadline));
+        // A crash leaves the later reads unsent.
+        one_by_one(calls.collect()).await
     }
 
     async fn keep(&self, outcome: &LargeOutcome, deadline: Instant) -> Result<Place, StoreError> {

@@ -180,7 +180,7 @@ impl TestRequest {
     }
 }
 
-/// Gives the values of each name with commas between them, as an HTTP API does.
+/// Returns the values of each name with commas between them, as an HTTP API does.
 fn joined(pairs: &[(String, String)]) -> Map<String, Value> {
     let mut all: Map<String, Value> = Map::new();
     for (name, value) in pairs {

@@ -122,6 +122,11 @@ fn is_not_sent<T>(answer: &Result<T, StoreError>) -> bool {
     matches!(answer, Err(StoreError::NotSent))
 }
 
+/// The write was refused, and the record that it met is not shown.
+fn is_refused(answer: &Result<Answer, StoreError>) -> bool {
+    matches!(answer, Ok(Answer::Refused(None)))
+}
+
 /// The caller sends it alone, and hears that it may have applied.
 fn is_uncertain<T>(answer: &Result<T, StoreError>) -> bool {
     let is_left = |error: &StoreError| error.is_left_to_caller() && error.is_uncertain();
@@ -242,11 +247,52 @@ async fn a_refusal_stands_where_the_record_can_not_be_read() {
     let answer = wire.store().write(&claim(0), soon()).await;
     assert!(matches!(answer, Ok(Answer::Refused(None))), "{answer:?}");
     let wire = Wire::answering([statements(&[failed("DuplicateItem"), applied()]), None]);
-    let answers = write_all(&wire.store(), &[claim(0), claim(1)], soon()).await;
+    let deadline = Instant::now() + PATIENCE / 2;
+    let answers = write_all(&wire.store(), &[claim(0), claim(1)], deadline).await;
     assert!(
         matches!(answers[0], Ok(Answer::Refused(None))),
         "{answers:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_record_is_read_in_vain_is_refused_and_holds_up_no_other() {
+    for refused in [1, 2] {
+        let mut replies = vec![failed("DuplicateItem"); refused];
+        replies.push(applied());
+        let wire = Wire::answering([statements(&replies), None]);
+        let writes: Vec<_> = (0..=refused).map(claim).collect();
+        let began = Instant::now();
+        let answers = write_all(&wire.store(), &writes, soon()).await;
+        assert!(began.elapsed() < 2 * PATIENCE, "{:?}", began.elapsed());
+        assert!(answers[..refused].iter().all(is_refused), "{answers:?}");
+        assert!(answers[refused].is_ok(), "{answers:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_without_an_answer_holds_up_none_of_the_others() {
+    let wire = Wire::answering([statements(&[applied(), applied()]), None]);
+    let large = |number| completion(number, MOST_BYTES / 3);
+    let writes: Vec<_> = (0..4).map(large).collect();
+    assert_eq!(sizes(Verb::Update, &writes), [2, 2]);
+    let began = Instant::now();
+    let answers = write_all(&wire.store(), &writes, soon()).await;
+    assert!(began.elapsed() < 2 * PATIENCE, "{:?}", began.elapsed());
+    assert!(answers[..2].iter().all(Result::is_ok), "{answers:?}");
+    assert!(answers[2..].iter().all(is_uncertain), "{answers:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_without_a_group_takes_no_time_from_the_groups() {
+    let wire = Wire::answering([None]);
+    let mut writes: Vec<_> = (0..2).map(|number| completion(number, 1)).collect();
+    writes.push(completion(2, MOST_BYTES));
+    assert_eq!(sizes(Verb::Update, &writes), [2, 1]);
+    let answers = write_all(&wire.store(), &writes, soon()).await;
+    let is_late = |answer: &Result<_, _>| matches!(answer, Err(StoreError::Timeout));
+    assert!(answers[..2].iter().all(is_late), "{answers:?}");
+    assert!(is_not_sent(&answers[2]), "{answers:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -308,7 +354,7 @@ async fn a_statement_that_may_have_applied_is_left_to_its_caller() {
 
 /// The table throttles the partition of a record that a claim met.
 #[tokio::test(start_paused = true)]
-async fn a_claim_is_sent_alone_where_the_table_leaves_out_the_record_that_it_met() {
+async fn a_claim_is_refused_where_the_table_leaves_out_the_record_that_it_met() {
     // The record may be its own where an earlier send of the group had no answer.
     for is_silent in [false, true] {
         let silent = is_silent.then(|| error(500, "InternalServerError"));
@@ -318,9 +364,7 @@ async fn a_claim_is_sent_alone_where_the_table_leaves_out_the_record_that_it_met
         let store = wire.retrying(RetryConfig::standard().with_max_attempts(2));
         let answers = write_all(&store, &[claim(0), claim(1)], soon()).await;
         let is_shown = matches!(answers[0], Ok(Answer::Refused(Some(_))));
-        let is_left = [is_not_sent(&answers[1]), is_uncertain(&answers[1])];
-        assert!(is_shown, "{answers:?}");
-        assert_eq!(is_left, [!is_silent, is_silent], "{answers:?}");
+        assert!(is_shown && is_refused(&answers[1]), "{answers:?}");
         assert_eq!(
             wire.actions().last().map(String::as_str),
             Some("BatchGetItem")
@@ -506,4 +550,17 @@ async fn a_key_that_is_left_out_again_and_again_holds_up_no_other() {
         "{found:?}"
     );
     assert_eq!(began.elapsed(), Duration::from_millis(10 + 20 + 40));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_asked_for_again_in_vain_holds_up_no_other() {
+    let all = ids(2);
+    let wire = Wire::answering([items(&all[..1], &all[1..]), None]);
+    let began = Instant::now();
+    let found = load_all(&wire.store(), &all, soon()).await;
+    assert!(
+        matches!(&found[..], [Ok(Some(_)), Err(StoreError::Throttled(_))]),
+        "{found:?}"
+    );
+    assert!(began.elapsed() < 2 * PATIENCE, "{:?}", began.elapsed());
 }

@@ -27,7 +27,7 @@ async fn a_call_at_its_deadline_is_for_the_store_to_refuse() {
     store.memory().put(&id, record);
     let late = store.load(&id, Instant::now()).await;
     assert!(matches!(late, Err(StoreError::NotSent)), "{late:?}");
-    let soon = Instant::now() + std::time::Duration::from_millis(1);
+    let soon = Instant::now() + Duration::from_millis(1);
     assert!(store.load(&id, soon).await.unwrap().is_some());
 }
 
@@ -36,7 +36,7 @@ async fn a_final_record_that_was_read_is_not_read_again() {
     use crate::protocol::clock::{EpochMillis, EpochSeconds};
     use crate::protocol::record::{Completion, NewClaim, Owner, StoredOutcome};
 
-    let soon = Instant::now() + std::time::Duration::from_secs(1);
+    let soon = Instant::now() + Duration::from_secs(1);
     let (expiration, now) = (EpochSeconds(i64::MAX / 2_000), SystemClock.now());
     let (inner, ids) = (MemoryStore::new(), ["a", "b", "c"].map(RecordId::unkeyed));
     for id in &ids {
@@ -100,6 +100,75 @@ async fn a_completion_that_was_sent_twice_is_remembered() {
     // A claim on the wire would be lost.
     wire.inject(Call::Create, Fault::RequestLost);
     assert!(run().await.unwrap().is_replayed());
+}
+
+/// Answers after this time.
+struct Slow(Duration);
+
+impl Slow {
+    async fn answer(&self, until: Instant) -> Result<(), StoreError> {
+        let answer = tokio::time::timeout_at(until, tokio::time::sleep(self.0));
+        answer.await.map_err(|_| StoreError::Timeout)
+    }
+}
+
+impl Store for Slow {
+    async fn write(&self, _: &RecordWrite, until: Instant) -> Result<Answer, StoreError> {
+        self.answer(until).await?;
+        Ok(Answer::Applied(None))
+    }
+
+    async fn load(&self, _: &RecordId, until: Instant) -> Result<Option<Found>, StoreError> {
+        self.answer(until).await?;
+        Ok(None)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_remembered_waits_for_a_store_that_is_slow() {
+    let store = CachedStore::new(Slow(PATIENCE / 2));
+    let ids = [1, 2].map(id);
+    let known = Record::new(Status::Completed, EpochSeconds(i64::MAX / 1_000));
+    store.memory().put(&ids[0], known);
+    let deadline = Instant::now() + Duration::from_mins(1);
+    let read = store.load_all(&ids, deadline).await;
+    assert!(
+        matches!(read.as_slice(), [Ok(Some(_)), Ok(None)]),
+        "{read:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_remembered_does_not_wait_for_a_store_without_an_answer() {
+    use crate::protocol::record::NewClaim;
+
+    let store = CachedStore::new(Slow(Duration::MAX));
+    let (ids, owner) = ([1, 2].map(id), Owner::from_stored("me"));
+    let expiration = EpochSeconds(i64::MAX / 1_000);
+    let known = Record::new(Status::Completed, expiration);
+    store.memory().put(&ids[0], known);
+    store.memory().put(&ids[1], claim(&owner));
+    let claims = ids.each_ref().map(|id| {
+        let claim = NewClaim::new(id.clone(), owner.clone(), NOW, NOW, expiration);
+        RecordWrite::from(claim)
+    });
+    let began = Instant::now();
+    let deadline = began + Duration::from_mins(1);
+    let written = store.write_all(&claims, deadline).await;
+    let read = store.load_all(&ids, deadline).await;
+    assert!(began.elapsed() < 3 * PATIENCE, "{:?}", began.elapsed());
+    let [Ok(Answer::Refused(Some(_))), Err(left)] = written.as_slice() else {
+        panic!("{written:?}")
+    };
+    assert!(left.is_left_to_caller() && left.is_uncertain(), "{left:?}");
+    assert!(store.memory().claim(&ids[1]).is_none(), "it is forgotten");
+    assert!(
+        matches!(read.as_slice(), [Ok(Some(_)), Err(StoreError::NotSent)]),
+        "{read:?}"
+    );
+    // Where nothing is known, nobody waits for another one.
+    let alone = store.load_all(&ids[1..], deadline).await;
+    assert!(matches!(alone[0], Err(StoreError::Timeout)), "{alone:?}");
 }
 
 fn id(name: u8) -> RecordId {

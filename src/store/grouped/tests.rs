@@ -412,6 +412,22 @@ async fn a_caller_that_has_gone_is_left_out_of_its_group() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_caller_that_has_gone_makes_no_group_full() {
+    let gate = Gate::closed();
+    let store = grouped(Arc::clone(&gate));
+    let mut tasks = claims(&store, 0..GROUP).await;
+    tasks.remove(1).abort();
+    settle().await;
+    tasks.extend(claims(&store, [GROUP]).await);
+    assert_eq!(gate.sizes(), [1]);
+    tasks.extend(claims(&store, [GROUP + 1]).await);
+    assert_eq!(gate.sizes(), [1, GROUP]);
+    gate.open.add_permits(2);
+    all_applied(tasks).await;
+    assert_eq!(gate.records.len(), GROUP + 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deadline_that_has_passed_is_answered_without_a_write() {
     let gate = Gate::closed();
     let store = grouped(Arc::clone(&gate));

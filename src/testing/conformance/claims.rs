@@ -66,7 +66,6 @@ pub(super) async fn ids_that_look_alike_have_their_own_records(bench: &Bench<'_>
         "alike",
         "Alike",
         "alike ",
-        "alike\t",
         "alike}",
         "alike'",
         "alike\"",
