@@ -143,14 +143,12 @@ impl Redis {
         scan.arg("COUNT").arg(PAGE);
         let (next, keys): (String, Vec<Vec<u8>>) = self.ask("look for records", scan).await?;
         // A server may name a key twice. An outcome's own key doesn't end so.
-        let name = |key: &Vec<u8>| {
-            let name = key.strip_prefix(begin.as_bytes())?.strip_suffix(b"}")?;
-            Some(name.to_vec())
-        };
-        let named: BTreeSet<Vec<u8>> = keys.iter().filter_map(name).collect();
-        let id = |name: &Vec<u8>| RecordId::stored(str::from_utf8(name).ok()?).ok();
-        let mut ids: Vec<RecordId> = named.iter().filter_map(id).collect();
-        context.skip_strays(named.len() - ids.len());
+        let named = keys.into_iter().filter(|key| key.ends_with(b"}"));
+        let named: BTreeSet<Vec<u8>> = named.collect();
+        let on_page = named.iter().filter_map(|key| self.store.id_of(key));
+        let on_page: Vec<RecordId> = on_page.collect();
+        context.skip_strays(named.len() - on_page.len());
+        let mut ids = on_page.clone();
         ids.retain(|id| !read.iter().any(|read| read == id.as_str()));
         let found = self.store.load_all(&ids, context.deadline()).await;
         let mut rows = Vec::new();
@@ -167,7 +165,7 @@ impl Redis {
             }
         }
         // The page has become smaller where it no longer names one.
-        read.retain(|id| !named.contains(id.as_bytes()));
+        read.retain(|read| !on_page.iter().any(|id| read == id.as_str()));
         let next = (next != START).then_some(Page { cursor: next, read });
         Ok((rows, next))
     }

@@ -5,7 +5,6 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use lambda_idempotency::protocol::packed::{LargeOutcome, Place};
 use lambda_idempotency::protocol::record::{Found, RecordWrite, Version};
 use lambda_idempotency::store::{Answer, Store};
@@ -33,7 +32,7 @@ static FETCH: LazyLock<(Script, &str)> =
 static KEEP: LazyLock<(Script, &str)> =
     LazyLock::new(|| hashed("return redis.call('SET', KEYS[1], ARGV[1], 'PXAT', ARGV[2])"));
 
-/// Gives a script's hash, by which a server that has met it knows it, and its text.
+/// Returns a script's hash, by which a server that has met it knows it, and its text.
 fn hashed(text: &'static str) -> (Script, &'static str) {
     (Script::new(text), text)
 }
@@ -126,7 +125,8 @@ impl<C: Connection> RedisStore<C> {
         }
     }
 
-    /// Sets what stands before the ids in the names of the keys: `{prefix}:{id}`. Default: `idempotency`.
+    /// Sets the prefix. A record's key is `PREFIX:{ID}`, braces included; in the ID, `%`, `{` and `}` become `%25`, `%7B` and `%7D`.
+    /// Default: `idempotency`. A prefix with braces may put all records into one slot of a cluster.
     /// Set it before a service goes live: records under another prefix aren't found, and their duplicates run again.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<Arc<str>>) -> Self {
@@ -174,9 +174,24 @@ impl<C: Connection> RedisStore<C> {
         })
     }
 
-    /// The id is the hash tag: what belongs to one record is in one slot.
+    /// Returns the key of the record with this id. The id is the hash tag, so that what belongs to one record is in one slot; a brace in it
+    /// would end the tag.
     fn key_of(&self, id: &str) -> String {
+        let id = id.replace('%', "%25").replace('{', "%7B");
+        let id = id.replace('}', "%7D");
         format!("{}:{{{id}}}", self.prefix)
+    }
+
+    /// Returns the id of the record with this key; `None` where the key is no record's.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn id_of(&self, key: &[u8]) -> Option<RecordId> {
+        let key = str::from_utf8(key).ok()?;
+        let id = key.strip_prefix(&*self.prefix)?.strip_prefix(":{")?;
+        let id = id.strip_suffix('}')?.replace("%7B", "{");
+        let id = id.replace("%7D", "}").replace("%25", "%");
+        let id = RecordId::stored(id).ok()?;
+        (self.key_of(id.as_str()) == key).then_some(id)
     }
 
     fn outcome_key(&self, id: &RecordId, owner: &str) -> String {
@@ -369,6 +384,7 @@ impl<C: Connection> RedisStore<C> {
     }
 }
 
+/// The requests of a group leave at once: over one connection together, of a cluster each to its node.
 impl<C: Connection> Store for RedisStore<C> {
     async fn write(&self, write: &RecordWrite, deadline: Instant) -> Result<Answer, StoreError> {
         let instructions = Instructions::of(write)?;
@@ -383,21 +399,8 @@ impl<C: Connection> Store for RedisStore<C> {
         })
     }
 
-    async fn write_all(
-        &self,
-        writes: &[RecordWrite],
-        deadline: Instant,
-    ) -> Vec<Result<Answer, StoreError>> {
-        // Over one connection they leave together; of a cluster each goes to its node.
-        join_all(writes.iter().map(|write| self.write(write, deadline))).await
-    }
-
-    async fn load_all(
-        &self,
-        ids: &[RecordId],
-        deadline: Instant,
-    ) -> Vec<Result<Option<Found>, StoreError>> {
-        join_all(ids.iter().map(|id| self.load(id, deadline))).await
+    fn answers_in_order(&self) -> bool {
+        C::IN_ORDER
     }
 
     async fn keep(&self, outcome: &LargeOutcome, deadline: Instant) -> Result<Place, StoreError> {
@@ -453,7 +456,7 @@ fn is_of_connection(error: &StoreError) -> bool {
     own.is_some_and(|own| *own.problem() == Problem::Unreachable)
 }
 
-/// Gives the answer to a command, or its error.
+/// Returns the answer to a command, or its error.
 fn answered(answer: Option<Value>) -> Result<Value, RedisStoreError> {
     match answer {
         Some(Value::ServerError(error)) => Err(RedisError::from(error).into()),

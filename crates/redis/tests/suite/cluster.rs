@@ -1,14 +1,15 @@
 //! A cluster of three servers, as `redis-cli --cluster create` makes one.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
 
 use lambda_idempotency::protocol::record::{NewClaim, Owner, RecordWrite};
-use lambda_idempotency::store::Store;
+use lambda_idempotency::store::{Answer, Store};
 use lambda_idempotency::{
-    EpochMillis, EpochSeconds, Error, Idempotency, Key, OnStoreUnavailable, StoreError,
+    EpochMillis, EpochSeconds, Error, Idempotency, Key, OnStoreUnavailable, RecordId, StoreError,
 };
 use lambda_idempotency_redis::{Durability, RedisStore};
 use tokio::time::Instant;
@@ -81,6 +82,22 @@ impl Cluster {
     pub(crate) async fn store(&self) -> RedisStore<ClusterConnection> {
         RedisStore::new(self.connection().await)
     }
+
+    /// A claim on a record of the server with these slots.
+    async fn claim(&self, slots: RangeInclusive<u32>) -> RecordWrite {
+        let mut number = 0;
+        loop {
+            let id = RecordId::stored(format!("mail-{number}")).unwrap();
+            let key = format!("idempotency:{{{}}}", id.as_str());
+            let slot: u32 = self.servers[0].ask(&["CLUSTER", "KEYSLOT", &key]).await;
+            if slots.contains(&slot) {
+                let (now, later) = (EpochMillis(1), EpochSeconds(4_102_444_800));
+                let owner = Owner::from_stored("me");
+                return NewClaim::new(id, owner, now, EpochMillis(9), later).into();
+            }
+            number += 1;
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -148,6 +165,21 @@ async fn a_record_is_found_when_its_slot_moves_to_another_node() {
     assert!(found.is_some());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_records_of_a_route_with_braces_are_on_all_nodes() {
+    let cluster = Cluster::start().await;
+    let builder = Idempotency::builder(cluster.store().await);
+    let once = builder.namespace("shop").build().unwrap();
+    for number in 0..50 {
+        let key = Key::new("PUT /orders/{id}", number.to_string());
+        let handler = async |_| Ok::<_, std::io::Error>(());
+        once.run(key, None, handler).await.unwrap();
+    }
+    for server in &cluster.servers {
+        assert!(server.ask::<i64>(&["DBSIZE"]).await > 0);
+    }
+}
+
 /// The client repeats requests by itself: what a node refuses in the end may have applied before.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_that_is_full_or_down_may_have_applied_a_write() {
@@ -156,25 +188,8 @@ async fn a_cluster_that_is_full_or_down_may_have_applied_a_write() {
     let client = ClusterClient::builder(addresses).retries(1).build();
     let connection = client.unwrap().get_async_connection().await.unwrap();
     let store = RedisStore::new(connection);
-    let once = Idempotency::builder(store.clone()).namespace("down");
-    let once = once.build().unwrap();
-    // A record of the server that stays.
-    let mut of_last = None;
-    for number in 0.. {
-        let id = once
-            .record_id(&Key::new("mail", format!("{number}")))
-            .unwrap();
-        let key = format!("idempotency:{{{}}}", id.as_str());
-        let slot: u32 = cluster.servers[0].ask(&["CLUSTER", "KEYSLOT", &key]).await;
-        if slot > 10_922 {
-            of_last = Some(id);
-            break;
-        }
-    }
-    let (now, later) = (EpochMillis(1), EpochSeconds(4_102_444_800));
-    let owner = Owner::from_stored("me");
-    let claim = NewClaim::new(of_last.unwrap(), owner, now, EpochMillis(9), later);
-    let claim = RecordWrite::from(claim);
+    // Of the server that stays.
+    let claim = cluster.claim(10_923..=16_383).await;
     cluster.servers[2].set("maxmemory", "1").await;
     let full = store.write(&claim, Instant::now() + MINUTE).await;
     let full = full.unwrap_err();
@@ -211,4 +226,30 @@ async fn a_key_that_must_be_on_replicas_does_not_run_where_its_node_is_silent() 
     let handler = async |_| Ok::<_, std::io::Error>(());
     let done = once.run(Key::new("mail", "1"), None, handler).await;
     assert!(matches!(done, Err(Error::Store(_))), "{done:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_silent_holds_up_no_answer_of_another_one() {
+    let cluster = Cluster::start().await;
+    let store = cluster.store().await;
+    let claims = [
+        cluster.claim(0..=5_460).await,
+        cluster.claim(10_923..=16_383).await,
+    ];
+    let ids = claims.each_ref().map(|claim| claim.id().clone());
+    cluster.servers[2].signal("-STOP");
+    let began = Instant::now();
+    let written = store.write_all(&claims, began + MINUTE).await;
+    assert!(began.elapsed() < Duration::from_secs(1));
+    let [Ok(Answer::Applied(_)), Err(left)] = written.as_slice() else {
+        panic!("{written:?}")
+    };
+    assert!(left.may_have_applied(), "{left:?}");
+    let began = Instant::now();
+    let read = store.load_all(&ids, began + MINUTE).await;
+    assert!(began.elapsed() < Duration::from_secs(1));
+    assert!(
+        matches!(read.as_slice(), [Ok(Some(_)), Err(StoreError::NotSent)]),
+        "{read:?}"
+    );
 }

@@ -69,6 +69,26 @@ async fn nothing_runs_before_a_replica_has_the_claim() {
     assert_eq!(effects(durability).await, 1);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_that_wait_for_replicas_one_after_another_are_all_answered() {
+    let server = Server::start(&[]).await;
+    let durability = Durability::Replicas(1, Duration::from_millis(600));
+    let store = server.store().await.durability(durability);
+    let once = engine(store.clone());
+    let claims = ["1", "2"].map(|key| {
+        let id = once.record_id(&Key::new("mail", key)).unwrap();
+        let (owner, later) = (Owner::from_stored("me"), EpochSeconds(4_102_444_800));
+        let claim = NewClaim::new(id, owner, EpochMillis(1), EpochMillis(9), later);
+        RecordWrite::from(claim)
+    });
+    for answer in store.write_all(&claims, Instant::now() + MINUTE).await {
+        assert!(
+            matches!(&answer, Err(StoreError::Unavailable(why)) if why.to_string().contains("0 replicas")),
+            "{answer:?}"
+        );
+    }
+}
+
 /// An address of which new connections lead to another server from now on, as the name of a primary's endpoint does.
 struct Endpoint {
     address: String,

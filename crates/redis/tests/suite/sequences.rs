@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use fastrand::Rng;
+use futures_util::future::join_all;
 use lambda_idempotency::protocol::record::RecordWrite;
 use lambda_idempotency::store::{MemoryStore, Store};
 use lambda_idempotency::{Idempotency, Key, RecordId};
@@ -36,7 +37,7 @@ fn same<T: PartialEq + Debug>(got: &T, expected: &T, seed: u64, sent: &[RecordWr
     );
 }
 
-/// The largest number of sequences that are sent in one group.
+/// The largest number of sequences whose writes are sent at once.
 const GROUP: u64 = 100;
 
 async fn play<C: Connection>(store: RedisStore<C>, seed: u64, share: u64, sequences: u64) {
@@ -61,13 +62,14 @@ async fn play<C: Connection>(store: RedisStore<C>, seed: u64, share: u64, sequen
                 .iter()
                 .map(|one| one.next(&mut rng, &Kind::ALL))
                 .collect();
-            let answers = store.write_all(&writes, soon()).await;
+            let sent = writes.iter().map(|write| store.write(write, soon()));
+            let answers = join_all(sent).await;
             for ((one, write), answer) in group.iter_mut().zip(&writes).zip(answers) {
                 let expected = one.expect(write);
                 same(&answer.unwrap(), &expected, seed, &one.sent);
             }
-            let of_group: Vec<_> = group.iter().map(|one| one.id.clone()).collect();
-            let found = store.load_all(&of_group, soon()).await;
+            let read = group.iter().map(|one| store.load(&one.id, soon()));
+            let found = join_all(read).await;
             for (one, found) in group.iter().zip(found) {
                 same(&found.unwrap(), &one.found(), seed, &one.sent);
             }
