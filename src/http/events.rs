@@ -126,7 +126,7 @@ mod sealed {
 
     /// Reads the body of an event.
     pub trait Body {
-        /// Gives the body as it was transported, and whether it is in base64.
+        /// Returns the body as it was transported, and whether it is in base64.
         fn transported(&self) -> (Option<&String>, bool);
 
         /// Decodes the body as it was sent; `None` where its base64 is damaged.

@@ -13,12 +13,12 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode
 
 use crate::http::route::filled;
 
-/// Gives the end of the invocation.
+/// Returns the end of the invocation.
 pub(super) fn deadline(parts: &Parts) -> Option<SystemTime> {
     parts.extensions.get().map(Context::deadline)
 }
 
-/// Gives the path of the event, without the stage that an HTTP API puts before it, or the base path that
+/// Returns the path of the event, without the stage that an HTTP API puts before it, or the base path that
 /// a custom domain does. Of the latter, a route `$default` tells nothing.
 pub(super) fn path(parts: &Parts) -> Option<&str> {
     let path = Some(parts.raw_http_path()).filter(|path| !path.is_empty())?;
@@ -38,7 +38,7 @@ pub(super) fn path(parts: &Parts) -> Option<&str> {
     Some(inside.unwrap_or(path))
 }
 
-/// Gives the event's path, where it has a character that no address has: its source has decoded it, as
+/// Returns the event's path, where it has a character that no address has: its source has decoded it, as
 /// HTTP APIs do, and `lambda_http` cuts an address with it at a `#`.
 pub(super) fn decoded_path(parts: &Parts) -> Option<&str> {
     let path = Some(parts.raw_http_path()).filter(|_| decodes_paths(parts))?;
@@ -46,7 +46,7 @@ pub(super) fn decoded_path(parts: &Parts) -> Option<&str> {
     (!path.bytes().all(in_address)).then_some(path)
 }
 
-/// Gives the query by the event's parameters, in no order of their names, where the address lost it with
+/// Returns the query by the event's parameters, in no order of their names, where the address lost it with
 /// the end of a decoded path.
 pub(super) fn lost_query(parts: &Parts, uri: &Uri) -> Option<String> {
     let path = decoded_path(parts)?;
@@ -84,7 +84,7 @@ fn without_stage<'a>(path: &'a str, stage: Option<&str>) -> &'a str {
     }
 }
 
-/// Gives the end of a path that the gateway matched with this template and found these parameters in;
+/// Returns the end of a path that the gateway matched with this template and found these parameters in;
 /// `None` where they don't tell. The event doesn't say what the base path is.
 fn without_base_path<'a>(
     path: &'a str,
@@ -103,7 +103,7 @@ fn without_base_path<'a>(
     Some(if rest.is_empty() { "/" } else { rest })
 }
 
-/// Gives the route that API Gateway matched: a template of one operation, or of many, or `None`.
+/// Returns the route that API Gateway matched: a template of one operation, or of many, or `None`.
 pub(super) fn route(parts: &Parts) -> Option<&str> {
     match parts.extensions.get::<RequestContext>()? {
         RequestContext::ApiGatewayV1(context) => context.resource_path.as_deref(),

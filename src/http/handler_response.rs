@@ -119,7 +119,7 @@ impl<B: Body<Data = Bytes>> HandlerResponse<B> {
         own.map_or(self.status.as_u16() >= 400, |own| *own != Verdict::Complete)
     }
 
-    /// Gives the retention of this response, where it differs from its route's.
+    /// Returns the retention of this response, where it differs from its route's.
     pub(super) fn retention(&self, settings: &Settings) -> Option<Duration> {
         let is_server_error = self.status.is_server_error();
         settings.store_server_errors.filter(|_| is_server_error)

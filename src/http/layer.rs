@@ -106,7 +106,8 @@ impl IdempotencyLayer {
     /// `{name}` stands for one segment, `{name+}` or `{*name}` at the end for one or more. A method that a
     /// route names needs no place among the `methods`. The route's template names the
     /// [operation](Self::operation), where nothing else knows one. In a nested axum router, a route that
-    /// matches none of the whole path may match what is left of it, and names no operation then.
+    /// matches none of the whole path may match what is left of it, and names no operation then. A route
+    /// whose [path has the key](RoutePolicy::key_parameter) always names the operation.
     ///
     /// Declare it before the API goes live: records under another template aren't found, and their retries
     /// run again.
@@ -153,8 +154,8 @@ impl IdempotencyLayer {
     /// [`route`](Self::route) tells it, else method and path.
     ///
     /// The fingerprint holds method, concrete path and query in any case, so one key on two paths
-    /// of one operation is a mismatch, never a replay of the other's answer. An empty name is
-    /// answered with a 500.
+    /// of one operation is a mismatch, never a replay of the other's answer. An empty name, or one
+    /// with a control character, is answered with a 500; the default operation percent-encodes control characters.
     ///
     /// Set it before the API goes live: records under another operation aren't found, and their retries
     /// run again.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use http::Uri;
 use http::request::Parts;
+use percent_encoding::{CONTROLS, utf8_percent_encode};
 
 #[cfg(feature = "lambda-http")]
 use crate::http::gateway;
@@ -12,16 +13,21 @@ use crate::http::route::is_template;
 /// Names the operation: method and route template, where one is known; else method and path.
 pub(super) fn operation(parts: &Parts, template: Option<&str>) -> String {
     let path = template.unwrap_or_else(|| whole_path(parts));
+    // A gateway that decodes paths hands on control characters, which no key takes.
+    if path.contains(char::is_control) {
+        return format!("{} {}", parts.method, utf8_percent_encode(path, CONTROLS));
+    }
     format!("{} {path}", parts.method)
 }
 
-/// Labels the operation for the metrics where no template is known: paths are too many, so the
-/// method alone.
-pub(super) fn label(parts: &Parts, template: Option<&str>) -> Option<String> {
-    template.is_none().then(|| format!("{} *", parts.method))
+/// Labels the operation for the metrics where its own name has values of the path, which are too many:
+/// by the route inside of a nest, or else by the method alone.
+pub(super) fn label(parts: &Parts, template: Option<&str>, inside: Option<&str>) -> Option<String> {
+    let path = inside.or(template.is_none().then_some("*"))?;
+    Some(format!("{} {path}", parts.method))
 }
 
-/// Gives the path as the API's author knows it: without the stage that an HTTP API puts before it, or
+/// Returns the path as the API's author knows it: without the stage that an HTTP API puts before it, or
 /// the base path that a custom domain does, where the feature `lambda-http` reads their events. Of an
 /// HTTP API's route `$default`, the base path isn't known and stays.
 ///
@@ -46,7 +52,7 @@ pub fn path(parts: &Parts) -> &str {
     uri(parts).path()
 }
 
-/// Gives the path that tells requests apart: the event's own where no address can hold it.
+/// Returns the path that tells requests apart: the event's own where no address can hold it.
 pub(super) fn whole_path(parts: &Parts) -> &str {
     #[cfg(feature = "lambda-http")]
     if let Some(path) = gateway::decoded_path(parts) {
@@ -67,7 +73,7 @@ pub(super) fn is_decoded(parts: &Parts) -> bool {
     is_decoded
 }
 
-/// Gives the query, encoded as the client sent it, or again where the event's path is decoded.
+/// Returns the query, encoded as the client sent it, or again where the event's path is decoded.
 pub(super) fn query(parts: &Parts) -> Option<Cow<'_, str>> {
     #[cfg(feature = "lambda-http")]
     if let Some(query) = gateway::lost_query(parts, uri(parts)) {
@@ -76,7 +82,7 @@ pub(super) fn query(parts: &Parts) -> Option<Cow<'_, str>> {
     uri(parts).query().map(Cow::Borrowed)
 }
 
-/// Gives the address that the client asked for. A nested axum router hands on what is left of it.
+/// Returns the address that the client asked for. A nested axum router hands on what is left of it.
 pub(super) fn uri(parts: &Parts) -> &Uri {
     #[cfg(feature = "axum")]
     if let Some(original) = parts.extensions.get::<axum::extract::OriginalUri>() {
@@ -85,12 +91,19 @@ pub(super) fn uri(parts: &Parts) -> &Uri {
     &parts.uri
 }
 
-/// Gives what a nested axum router has left of the path; `None` outside of one.
+/// Returns what a nested axum router has left of the path; `None` outside of one.
 pub(super) fn nested_path(parts: &Parts) -> Option<&str> {
     Some(parts.uri.path()).filter(|path| *path != uri(parts).path())
 }
 
-/// Gives the template that the gateway or axum matched. Where the gateway's route covers many
+/// Returns the beginning of the path, which nested axum routers have taken off; the whole path, where a
+/// layer inside has changed the rest.
+pub(super) fn nest(parts: &Parts) -> &str {
+    let whole = uri(parts).path();
+    whole.strip_suffix(parts.uri.path()).unwrap_or(whole)
+}
+
+/// Returns the template that the gateway or axum matched. Where the gateway's route covers many
 /// operations, the router behind it may have the template of one operation.
 pub(super) fn matched_template(parts: &Parts) -> Option<&str> {
     #[cfg(feature = "lambda-http")]
@@ -160,6 +173,18 @@ mod tests {
             let request = request(Some(context));
             assert_eq!(named(&request, None), "POST /orders/{id}");
             assert_eq!(named(&request, Some("/other")), "POST /orders/{id}");
+        }
+    }
+
+    #[test]
+    fn no_control_character_of_a_path_is_in_the_operation() {
+        let request = request(None);
+        for (path, expected) in [
+            ("/a\r\nb\u{7f}", "POST /a%0D%0Ab%7F"),
+            ("/\u{e9}\u{85}", "POST /%C3%A9%C2%85"),
+            ("/\u{e9} %0A", "POST /\u{e9} %0A"),
+        ] {
+            assert_eq!(operation(&request, Some(path)), expected);
         }
     }
 

@@ -36,7 +36,7 @@ impl Place {
         let Self::PathParameter(name) = self else {
             return true;
         };
-        route::position(path, name).is_some()
+        route::positions(path, name).is_some()
     }
 
     /// Tells whether the key may be in the body.
@@ -61,17 +61,13 @@ impl Place {
                 json.token(text).map_err(|_| Problem::BodyNotJson)?
             }
             Self::PathParameter(name) => {
-                let segment = pattern.and_then(|path| route::position(path, name));
-                let segment = segment.ok_or(Problem::Misconfigured)?;
-                // Counted from the end, it is the same in the whole path, which a gateway may have decoded.
-                let nested = nested.filter(|_| !matches!(segment, route::Position::FromEnd(_)));
-                let segment = segment.of(nested.unwrap_or_else(|| path(parts)));
-                segment.map(|segment| {
-                    if nested.is_none() && is_decoded(parts) {
-                        segment.to_owned()
-                    } else {
-                        decoded(segment)
-                    }
+                let found = pattern.and_then(|path| route::positions(path, name));
+                let found = found.ok_or(Problem::Misconfigured)?;
+                let values = found.iter().map(|at| value(*at, parts, nested));
+                let values: Option<Vec<_>> = values.collect();
+                values.and_then(|values| match <[_; 1]>::try_from(values) {
+                    Ok([only]) => Some(only),
+                    Err(several) => Some(Fingerprint::of(&several).ok()?.as_str().to_owned()),
                 })
             }
             Self::Closure(closure) => closure(parts, body),
@@ -88,6 +84,19 @@ impl Place {
             _ => Problem::KeyMissing,
         }
     }
+}
+
+/// Returns what a request's path has in a position, decoded; `None` where that is nothing.
+fn value(at: route::Position, parts: &Parts, nested: Option<&str>) -> Option<String> {
+    // Counted from the end, it is the same in the whole path, which a gateway may have decoded.
+    let nested = nested.filter(|_| !matches!(at, route::Position::FromEnd(_)));
+    let text = at.of(nested.unwrap_or_else(|| path(parts)));
+    let text = text.filter(|text| !text.is_empty())?;
+    Some(if nested.is_none() && is_decoded(parts) {
+        text.to_owned()
+    } else {
+        decoded(text)
+    })
 }
 
 /// Decodes a segment of a path; one that isn't UTF-8 is hashed: another segment may decode to its text.

@@ -68,7 +68,7 @@ impl FromStr for Route {
 }
 
 impl Route {
-    /// Gives the template, where it is that of one operation.
+    /// Returns the template, where it is that of one operation.
     pub(super) fn template(&self) -> Option<&str> {
         is_template(&self.path).then_some(&self.path)
     }
@@ -137,21 +137,24 @@ pub(super) enum Position {
     Rest(usize),
 }
 
-/// Finds a parameter in a template.
-pub(super) fn position(template: &str, name: &str) -> Option<Position> {
+/// Finds the parameters of a template; `None` where none of them has this name.
+pub(super) fn positions(template: &str, name: &str) -> Option<Vec<Position>> {
     let all: Vec<&str> = segments(template.trim_end_matches('/')).collect();
-    let is_wanted = |segment: &&str| is_parameter(segment) && parameter(segment) == name;
-    let index = all.iter().position(is_wanted)?;
     let last = all.len() - 1;
-    Some(match all.last().is_some_and(|last| is_rest(last)) {
+    let has_rest = all.last().is_some_and(|last| is_rest(last));
+    let is_wanted = |text: &&str| is_parameter(text) && parameter(text) == name;
+    let parameters = all.iter().enumerate();
+    let parameters = parameters.filter(|(_, text)| is_parameter(text));
+    let found = parameters.map(|(index, _)| match has_rest {
         true if index == last => Position::Rest(index),
         true => Position::FromStart(index),
         false => Position::FromEnd(last - index),
-    })
+    });
+    all.iter().any(is_wanted).then(|| found.collect())
 }
 
 impl Position {
-    /// Gives what a path has in this position.
+    /// Returns what a path has in this position.
     pub(super) fn of(self, path: &str) -> Option<&str> {
         match self {
             Self::FromStart(index) => segments(path).nth(index),

@@ -11,7 +11,7 @@ use http::{Method, Response};
 
 use crate::engine::settings::OnMissingKey;
 use crate::http::fingerprint::Compared;
-use crate::http::operation::{label, matched_template, nested_path, operation, path};
+use crate::http::operation::{label, matched_template, nest, nested_path, operation, path};
 use crate::http::place::{self, IDEMPOTENCY_KEY, Place};
 use crate::http::problem::{Problem, ProblemDetails, stated};
 use crate::http::replay_hook::ReplayHook;
@@ -174,9 +174,10 @@ impl fmt::Debug for Settings {
 pub(super) struct GuardedRoute {
     /// The place of the declared route among the layer's; `None` where none matches.
     declared: Option<usize>,
-    /// The declared route matches what a nested router has left of the path.
+    /// The declared route's path has the key, and is known only inside of a nested router.
     is_nested: bool,
-    /// The template of one operation, where the gateway, axum or a declared route has one.
+    /// The template of one operation, where the gateway, axum or a declared route has one; the path of
+    /// the declared route where the path has the key, behind what a nested router has taken off.
     pub(super) template: Option<String>,
 }
 
@@ -198,12 +199,24 @@ impl Settings {
         let whole = find(template, path(parts));
         let nested = nested_path(parts).filter(|_| whole.is_none());
         let nested = nested.and_then(|path| find(None, path));
+        let declared = whole.or(nested);
+        let route = |at: Option<usize>| self.routes.get(at?);
+        // The token is made of the path's parameters, and the path itself would show it. A template of the
+        // whole path has those of the nest, too.
+        let in_path = route(declared).filter(|(_, policy)| {
+            let place = policy.place.as_ref();
+            let is_known = |place: &Place| nested.and(template).is_some_and(|all| place.fits(all));
+            place.is_some_and(|place| matches!(place, Place::PathParameter(_)) && !is_known(place))
+        });
+        let before = nested.map(|_| nest(parts)).unwrap_or_default();
         // Two nested routers may have the same route, so that it names no operation.
-        let route = whole.and_then(|index| self.routes.get(index));
+        let named = || template.or_else(|| route(whole)?.0.template());
         let guarded = GuardedRoute {
-            declared: whole.or(nested),
-            is_nested: nested.is_some(),
-            template: template.or_else(|| route?.0.template()).map(str::to_owned),
+            declared,
+            is_nested: nested.and(in_path).is_some(),
+            template: in_path
+                .map(|(route, _)| format!("{before}{}", route.path))
+                .or_else(|| named().map(str::to_owned)),
         };
         let is_guarded = is_listed || guarded.declared.is_some();
         (is_guarded && !self.policy(&guarded).is_off).then_some(guarded)
@@ -213,7 +226,7 @@ impl Settings {
         self.routes.get(route.declared?)
     }
 
-    /// Gives the policy of a route.
+    /// Returns the policy of a route.
     pub(super) fn policy(&self, route: &GuardedRoute) -> &RoutePolicy {
         let declared = self.declared(route);
         declared.map_or(&self.other_routes, |(_, policy)| policy)
@@ -227,22 +240,24 @@ impl Settings {
         route: &GuardedRoute,
         body: &[u8],
     ) -> Result<Option<Key>, Problem> {
+        let template = route.template.as_deref();
+        let inside = self.declared(route).filter(|_| route.is_nested);
+        let inside = inside.map(|(route, _)| route.path.as_str());
         let token = match &self.policy(route).place {
             None => place::token(&parts.headers, &self.header, self.strict)?,
             Some(place) => {
-                let declared = self.declared(route).map(|(route, _)| route.path.as_str());
-                let pattern = declared.or(route.template.as_deref());
-                let nested = route.is_nested.then(|| parts.uri.path());
-                place.token(self.strict, parts, pattern, nested, body)?
+                let nested = inside.map(|_| parts.uri.path());
+                place.token(self.strict, parts, inside.or(template), nested, body)?
             }
         };
         let Some(token) = token else {
             return Ok(None);
         };
-        let template = route.template.as_deref();
-        let key = match &self.operation {
-            Some(closure) => Key::new(closure(parts), token),
-            None => Key::new(operation(parts, template), token).labelled(label(parts, template)),
+        let key = if let Some(closure) = &self.operation {
+            Key::new(closure(parts), token)
+        } else {
+            let label = label(parts, template, inside);
+            Key::new(operation(parts, template), token).labelled(label)
         };
         let Some(scope) = &self.scope else {
             return Ok(Some(key));
@@ -372,7 +387,14 @@ impl RoutePolicy {
     }
 
     /// Takes the key from a parameter of the route's template: `id` of `PUT /orders/{id}`,
-    /// percent-decoded. For a PUT that creates what its path names.
+    /// percent-decoded. For a PUT that creates what its path names. Where the template has several
+    /// parameters, the key is made of all of them, as [`Key::of`] makes one of a list:
+    /// `["1", "7"]` of `PUT /carts/{cart}/items/{item}`.
+    ///
+    /// The declared route is the default [operation](super::IdempotencyLayer::operation), so that neither
+    /// record nor log has the parameters' values. In a nested axum router the template of the whole path is,
+    /// and the key is made of its parameters, too; where axum tells none that has the parameter, the values
+    /// in the nest's part of the path are in the operation.
     ///
     /// The parameter is one of the declared route's; with
     /// [`other_routes`](super::IdempotencyLayer::other_routes), one of the template that API
@@ -520,6 +542,31 @@ mod tests {
             expected(OnMissingKey::Refuse, "/orders/{id}")
         );
         assert_eq!(found("/carts"), None);
+    }
+
+    #[test]
+    fn a_nest_without_a_template_is_in_the_operation_and_not_in_its_label() {
+        let declared = "PUT /orders/{id}".parse().unwrap();
+        let policy = RoutePolicy::required().key_parameter("id");
+        let settings = Settings {
+            routes: vec![(declared, policy)],
+            ..Settings::default()
+        };
+        for (whole, operation) in [
+            ("/tenants/7/orders/9", "PUT /tenants/7/orders/{id}"),
+            // A layer inside has changed the path.
+            ("/tenants/7/carts/9", "PUT /tenants/7/carts/9/orders/{id}"),
+        ] {
+            let mut request = http::Request::put("/orders/9").body(()).unwrap();
+            let original = axum::extract::OriginalUri(whole.parse().unwrap());
+            request.extensions_mut().insert(original);
+            let parts = request.into_parts().0;
+            let route = settings.guarded_route(&parts).unwrap();
+            let key = settings.key(&parts, &route, b"").unwrap().unwrap();
+            let expected = Key::new(operation, "9");
+            let expected = expected.labelled(Some("PUT /orders/{id}".to_owned()));
+            assert!(key == expected, "{key:?}");
+        }
     }
 
     #[test]

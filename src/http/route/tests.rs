@@ -93,9 +93,10 @@ fn a_route_matches_the_template_that_the_gateway_has_matched() {
 #[test]
 fn a_slash_at_the_end_that_the_gateway_ignores_moves_no_parameter() {
     for template in ["/orders/{id}", "/orders/{id}/"] {
-        let id = position(template, "id").unwrap();
+        let found = positions(template, "id").unwrap();
         for path in ["/orders/17", "/shop/orders/17/"] {
-            assert_eq!(id.of(path), Some("17"), "{path} by {template}");
+            let values: Vec<_> = found.iter().map(|id| id.of(path)).collect();
+            assert_eq!(values, [Some("17")], "{path} by {template}");
         }
     }
 }

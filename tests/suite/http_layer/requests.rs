@@ -67,6 +67,7 @@ on_each_server!(an_operation_of_ones_own_holds_paths_together);
 async fn an_operation_of_ones_own_holds_paths_together(server: Server) {
     let name = |parts: &http::request::Parts| match parts.uri.path() {
         "/nameless" => String::new(),
+        "/torn" => "a\nb".to_owned(),
         _ => "order".to_owned(),
     };
     let api = Api::configured(
@@ -78,9 +79,11 @@ async fn an_operation_of_ones_own_holds_paths_together(server: Server) {
     .await;
     let call = |path| Door::Alb.post("k-1").path(path);
     assert_mismatch(&api, &call("/orders"), &call("/v2/orders")).await;
-    api.send(&call("/nameless"))
-        .await
-        .assert_problem(500, "misconfigured");
+    for path in ["/nameless", "/torn"] {
+        api.send(&call(path))
+            .await
+            .assert_problem(500, "misconfigured");
+    }
 }
 
 on_each_server!(another_query_is_another_request);
@@ -168,6 +171,8 @@ async fn paths_that_no_address_holds_are_told_apart(server: Server) {
         "/files/a%20b",
         r"/files/a\b",
         "/files/a/b",
+        "/files/a\nb",
+        "/files/a\u{7f}b",
     ];
     for path in paths {
         let call = Door::Http.post("k-1").catch_all().json("{}").path(path);

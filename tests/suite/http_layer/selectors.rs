@@ -233,6 +233,40 @@ async fn a_template_that_the_gateway_matched_has_its_parameters() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn all_parameters_of_the_path_are_the_key() {
+    let server = Server::dynoxide().await;
+    let template = "/carts/{cart}/items/{item}";
+    for is_declared in [true, false] {
+        let routes = |layer: IdempotencyLayer| {
+            let policy = RoutePolicy::required().key_parameter("item");
+            if is_declared {
+                layer.route(&format!("POST {template}"), policy).unwrap()
+            } else {
+                layer.other_routes(policy)
+            }
+        };
+        let api = Api::configured(&server, |once| once, routes, place_order).await;
+        let call = |path| {
+            let call = Door::Rest.post(None).path(path);
+            if is_declared {
+                call.catch_all()
+            } else {
+                call.request_context("resourcePath", template.into())
+            }
+        };
+        for (path, order, is_replayed) in [
+            ("/carts/1/items/7", "order 1", false),
+            ("/carts/2/items/7", "order 2", false),
+            ("/carts/1/items/7", "order 1", true),
+        ] {
+            let answer = api.send(&call(path)).await;
+            assert_eq!(answer.text(), order, "{path}, declared: {is_declared}");
+            assert_eq!(answer.is_replayed(), is_replayed, "{path}");
+        }
+    }
+}
+
 type Body = Full<Bytes>;
 
 /// An API that answers with what it was sent, and the key that its claim derives.
