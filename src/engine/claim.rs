@@ -640,7 +640,8 @@ fn give_back<T: DeserializeOwned, E: 'static>(
     }
 }
 
-/// A step that is being prepared, and whose effect has not fired yet. [`Claim::prepared_step`] makes it.
+/// A step under preparation, which [`Claim::prepared_step`] passes to its closure;
+/// [`firing`](Self::firing) ends the preparation.
 pub struct PreparedStep<E> {
     claim: Claim,
     name: String,

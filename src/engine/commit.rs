@@ -40,12 +40,12 @@ pub(super) const NOT_COMMITTED: &str = "not committed";
 #[derive(Debug)]
 pub(super) struct Sent {
     pub(super) answer: Result<Committed, StoreError>,
-    /// A send got no answer: it may have applied, or may still arrive and apply, whatever answer a
-    /// later one got.
+    /// A send got no answer: it may have applied, or still apply, even if a later send was
+    /// answered.
     pub(super) is_silent: bool,
 }
 
-/// The proof that a record gives about a transaction that wasn't confirmed.
+/// What a record proves about an unconfirmed transaction.
 enum Proof {
     /// It committed, or a successor took its place.
     Fence(Fence),

@@ -316,6 +316,7 @@ impl ErrorKind {
     fn of_key(error: &KeyError) -> Self {
         match error {
             KeyError::EmptyOperation
+            | KeyError::OperationControlCharacter
             | KeyError::RawIdWithScope
             | KeyError::InvalidPayload { .. } => Self::Misconfigured,
             KeyError::Missing | KeyError::MissingAt { .. } => Self::KeyMissing,

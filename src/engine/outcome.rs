@@ -40,7 +40,7 @@ pub struct Replayed {
     pub replay: Replay,
     request: Box<Request>,
     record: Box<Record>,
-    /// The text of an outcome that the record has compressed.
+    /// The outcome's text, decompressed, if the record compresses it.
     unpacked: Option<String>,
     /// A successor wrote it while this run's own work was done.
     is_successors: bool,
@@ -232,7 +232,7 @@ impl Engine {
         Ok(packed.unpack(&content).ok_or(Omission::Damaged))
     }
 
-    /// Gives the outcome that an earlier attempt left. Where it is a successor's, this attempt's
+    /// Returns the outcome that an earlier attempt left. Where it is a successor's, this attempt's
     /// own work was done, and an outcome that can't be given back means a lost lease.
     pub(super) async fn replay(
         &self,

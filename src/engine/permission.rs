@@ -31,7 +31,7 @@ impl Permission {
         self.trial_at.load(Ordering::Relaxed) != GRANTED
     }
 
-    /// Gives the right to make a claim, where one may be made now. Of those that ask when a trial is
+    /// Returns the right to make a claim, where one may be made now. Of those that ask when a trial is
     /// due, one gets it.
     pub(super) fn claim(&self, now: EpochMillis) -> Option<ClaimRight<'_>> {
         let due = self.trial_at.load(Ordering::Relaxed);

@@ -61,7 +61,7 @@ impl DetachedRuns {
     }
 }
 
-/// A run that was admitted. Dropping this gives its place back, whatever else still holds it.
+/// A run that was admitted. Dropping this frees its place, whatever else still holds it.
 #[derive(Debug)]
 pub(crate) struct Admitted(Arc<Place>);
 
@@ -110,14 +110,14 @@ impl Place {
         self.stop
     }
 
-    /// Gives the place back for the time of a wait.
+    /// Frees the place during a wait.
     pub(crate) fn leave_to_wait(&self) {
         if !self.stays {
             self.leave();
         }
     }
 
-    /// Gives the place back.
+    /// Frees the place.
     pub(crate) fn leave(&self) {
         self.permit().take();
     }

@@ -27,7 +27,7 @@ pub enum Rejection {
 }
 
 impl Rejection {
-    /// Gives the code for logs and metrics.
+    /// Returns the code for logs and metrics.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Undecodable => "undecodable",
@@ -76,6 +76,7 @@ mod tests {
         }
         assert_eq!(of(KeyError::EmptyToken.into()), Some("unusable_key"));
         assert_eq!(of(KeyError::EmptyOperation.into()), None);
+        assert_eq!(of(KeyError::OperationControlCharacter.into()), None);
         assert_eq!(of(KeyError::RawIdWithScope.into()), None);
         assert_eq!(of(Error::TooLate), None);
     }

@@ -145,7 +145,7 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// Gives the instants of an invocation that has this time left.
+    /// Returns the instants of an invocation that has this time left.
     pub(crate) fn of(remaining: Duration, reserve: Option<Duration>) -> Self {
         let reserve = reserve.unwrap_or_else(|| LONGEST_RESERVE.min(remaining / 20));
         // A handler has half of the time at least, whatever the setting says.

@@ -90,8 +90,8 @@ impl HandlerError<marker::Text> for &'static str {
 
 type AsError = fn(&dyn Any) -> Option<&(dyn Error + 'static)>;
 
-/// The types of errors whose causes [`text_of`] names. A reporter of an error knows it as
-/// `Display` alone: a `tower` service, a stored failure.
+/// The error types whose causes [`text_of`] names: a `tower` service or stored failure knows an
+/// error only as `Display`.
 static KNOWN: RwLock<BTreeMap<TypeId, AsError>> = RwLock::new(BTreeMap::new());
 
 /// Has [`text_of`] name the causes of such errors.
@@ -108,7 +108,7 @@ fn as_error_of<E: 'static>() -> Option<AsError> {
     types.get(&TypeId::of::<E>()).copied()
 }
 
-/// Gives the text of an error that is known to be `Display` alone, with its causes where they can be
+/// Returns the text of an error that is known to be `Display` alone, with its causes where they can be
 /// found: of a type that [is known](name_causes_of), of a boxed error, and of one that shows them in
 /// its alternate form, as `anyhow`'s does.
 pub(crate) fn text_of<E: Display + 'static>(error: &E) -> String {
@@ -124,14 +124,14 @@ pub(crate) fn text_of<E: Display + 'static>(error: &E) -> String {
     }
 }
 
-/// Gives the causes of an error as they follow its own text.
+/// Returns the causes of an error as they follow its own text.
 pub(crate) fn causes_of<E: Display + 'static>(error: &E) -> String {
     let text = text_of(error);
     let causes = text.strip_prefix(error.to_string().as_str());
     causes.unwrap_or_default().to_owned()
 }
 
-/// Gives an error's text without the link to the guide that ends it: the error around it has a link
+/// Returns an error's text without the link to the guide that ends it: the error around it has a link
 /// of its own, and a text has one link.
 pub(crate) fn unlinked(error: &(impl Display + ?Sized)) -> String {
     let mut text = error.to_string();
@@ -141,7 +141,7 @@ pub(crate) fn unlinked(error: &(impl Display + ?Sized)) -> String {
     text
 }
 
-/// Gives the place of the error, and its kind or the field that is missing. The parser's own
+/// Returns the place of the error, and its kind or the field that is missing. The parser's own
 /// message is not fit for logs, because it quotes the text.
 pub(crate) fn unquoted(error: &serde_json::Error) -> String {
     let message = error.to_string();
@@ -153,7 +153,7 @@ pub(crate) fn unquoted(error: &serde_json::Error) -> String {
     format!("{what} at line {line}, column {column}")
 }
 
-/// Gives the parser's own message, cut, where `quotes` says that logs may hold the text; else as
+/// Returns the parser's own message, cut, where `quotes` says that logs may hold the text; else as
 /// [`unquoted`].
 #[cfg(any(feature = "batch", feature = "invoke"))]
 pub(crate) fn of_parser(error: &serde_json::Error, quotes: bool) -> String {

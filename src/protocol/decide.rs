@@ -242,8 +242,8 @@ fn resume<'a>(found: &'a Found, record: &Record) -> Decision<'a> {
     }
 }
 
-/// Tells whether two fingerprints differ. One that another library wrote is another hash, and is
-/// not compared.
+/// Tells whether two fingerprints differ. Another library's is a different hash, and is not
+/// compared.
 fn differs(record: &Record, fingerprint: Option<&Fingerprint>) -> bool {
     match (record.layout, &record.fingerprint, fingerprint) {
         (Some(LAYOUT), Some(stored), Some(presented)) => stored.differs(presented),

@@ -67,7 +67,7 @@ fn inflate(data: &[u8], limit: usize, flags: u32) -> Result<Vec<u8>, GzipError> 
     }
 }
 
-/// Gives what follows the header and its optional fields.
+/// Returns what follows the header and its optional fields.
 fn after_header(data: &[u8]) -> Option<&[u8]> {
     let [0x1f, 0x8b, 8, flags, _, _, _, _, _, _, rest @ ..] = data else {
         return None;

@@ -42,7 +42,8 @@ const SEPARATOR: &str = "\u{1f}";
 /// choose the same token meet in one record, and one would be answered with the other's outcome.
 ///
 /// A key is checked when it is used, before anything is written. A blank scope is refused with
-/// [`Error::Key`](crate::Error::Key), and so is a token that is empty, too long, or has control characters.
+/// [`Error::Key`](crate::Error::Key), and so are an operation and a token that are empty or have control
+/// characters, and a token that is too long.
 ///
 /// ```
 /// use lambda_idempotency::Key;
@@ -114,9 +115,9 @@ impl Key {
     /// with another library.
     ///
     /// The id has at most 2,048 bytes, or as many as the store takes: 1,024 in a DynamoDB table with
-    /// two keys; and no NUL. Its record belongs to the first operation that uses it: for another one it is
-    /// [`Error::Mismatch`](crate::Error::Mismatch), unless its fingerprint is another library's, which
-    /// has no place for the operation.
+    /// two keys; and no control character. Its record belongs to the first operation that uses it: for
+    /// another one it is [`Error::Mismatch`](crate::Error::Mismatch), unless its fingerprint is another
+    /// library's, which has no place for the operation.
     pub fn raw(operation: impl Into<String>, id: impl Into<String>) -> Self {
         let key = Self::with(operation.into().into(), Token::RawId(id.into()));
         let is_bound = true;
@@ -205,15 +206,15 @@ impl Key {
         if self.operation.is_empty() {
             return Err(KeyError::EmptyOperation);
         }
-        // PostgreSQL keeps no NUL in a text, neither here nor in a raw id.
-        if self.operation.contains('\0') {
-            return Err(KeyError::ControlCharacter);
+        // An id is one line of a log, a list and a file, and PostgreSQL keeps no NUL in it.
+        if self.operation.contains(char::is_control) {
+            return Err(KeyError::OperationControlCharacter);
         }
         match &self.token {
             #[cfg(feature = "batch")]
             Token::Record(id) => Ok(id.clone()),
             Token::RawId(_) if self.scope.is_some() => Err(KeyError::RawIdWithScope),
-            Token::RawId(id) if id.contains('\0') => Err(KeyError::ControlCharacter),
+            Token::RawId(id) if id.contains(char::is_control) => Err(KeyError::ControlCharacter),
             Token::RawId(id) => {
                 check_id(id)?;
                 let hash = hash_of_raw(id);
@@ -293,7 +294,7 @@ fn check_token(token: &str, max: usize) -> Result<(), KeyError> {
     if chars > max {
         return Err(KeyError::TokenTooLong { chars, max });
     }
-    if token.chars().any(char::is_control) {
+    if token.contains(char::is_control) {
         return Err(KeyError::ControlCharacter);
     }
     Ok(())

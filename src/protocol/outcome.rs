@@ -78,7 +78,7 @@ pub(crate) fn error_kind<E>() -> &'static str {
     std::any::type_name::<E>()
 }
 
-/// Gives the text of an error, [`cut`], with its causes where they are known; the name of its type
+/// Returns the text of an error, [`cut`], with its causes where they are known; the name of its type
 /// where its `Display` panics.
 pub(crate) fn error_text<E: fmt::Display + 'static>(error: &E) -> String {
     catch_unwind(AssertUnwindSafe(|| cut(&text_of(error))))

@@ -80,7 +80,7 @@ impl Owners {
         }
     }
 
-    /// Gives an owner that no other claim has.
+    /// Creates an owner that no other claim has.
     pub(crate) fn next(&self) -> io::Result<Owner> {
         if self.together < 2 {
             return Owner::random();

@@ -13,29 +13,29 @@ use crate::protocol::record::{LAYOUT, Omission, Owner, Record, Status, StoredOut
 
 /// The fields of a stored record, by the names that they have in every such store.
 pub trait Fields {
-    /// Gives a text; `None` where there is none.
+    /// Returns a text field; `None` if absent.
     ///
     /// # Errors
     ///
     /// The reason why it can't be understood, for an operator.
     fn text(&self, name: &str) -> Result<Option<String>, String>;
 
-    /// Gives a number; `None` where there is none.
+    /// Returns a number field; `None` if absent.
     ///
     /// # Errors
     ///
     /// The reason why it can't be understood, for an operator.
     fn number(&self, name: &str) -> Result<Option<i64>, String>;
 
-    /// Gives bytes; `None` where there are none.
+    /// Returns a field of bytes; `None` if absent.
     fn bytes(&self, name: &str) -> Option<Vec<u8>>;
 }
 
-/// Gives what must be there.
+/// Returns the value of a required field.
 ///
 /// # Errors
 ///
-/// It isn't, for an operator.
+/// The field is absent; the text names it for an operator.
 pub fn required<T>(name: &str, value: Option<T>) -> Result<T, String> {
     value.ok_or_else(|| format!("`{name}` is missing"))
 }

@@ -30,7 +30,7 @@ type Undo<'a, E> = Box<dyn FnOnce(String) -> BoxFuture<'a, Result<(), E>> + Send
 ///
 /// Each [`step`](Self::step) has an effect and a compensation. An error that is
 /// [permanent](Self::permanent) first writes down that the saga is *compensating*: from then on no delivery
-/// goes forward again. Then what was confirmed is undone, the last first, each compensation as a step of
+/// goes forward again. Then what was confirmed is compensated in reverse order, each compensation as a step of
 /// its own, `{step}/undo`, with its own key. So it is where no delivery can begin a step that
 /// follows, or keep its result. Any other error ends the attempt, and the next delivery resumes where it
 /// stopped: forward, or backward.
@@ -405,7 +405,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
             .is_some_and(|entry| entry.state == *state)
     }
 
-    /// Undoes what was confirmed, the last first.
+    /// Compensates what was confirmed, in reverse order.
     async fn go_back(&mut self) -> SagaError<E> {
         let claim = self.claim.clone();
         let inner = &*claim.inner;

@@ -184,7 +184,7 @@ impl Inner {
         Ok(begun)
     }
 
-    /// Gives a step its turn, or the result that it has.
+    /// Returns a step's turn, or the result that it has.
     pub(super) fn turn<E: 'static>(
         &self,
         name: &str,
@@ -256,7 +256,7 @@ impl Inner {
         }
     }
 
-    /// Decides what to do about a step: gives its turn, or the result that it has.
+    /// Decides what to do about a step: returns its turn, or the result that it has.
     fn decide<E: 'static>(&self, name: &str, crashed: OnCrash) -> Result<Begun<'_>, StepError<E>> {
         let step = || name.to_owned();
         let mut state = self.steps.state();
@@ -307,7 +307,7 @@ impl Inner {
         }
     }
 
-    /// Writes an entry; gives `false` where the fence was lost.
+    /// Writes an entry; returns `false` where the fence was lost.
     pub(super) async fn note(
         &self,
         name: &str,
@@ -613,7 +613,7 @@ pub enum StepError<E: 'static> {
     Unreadable {
         /// The step.
         step: String,
-        /// The reason.
+        /// The decoding error.
         reason: String,
     },
     /// The step could not be recorded as pending, so its effect didn't fire.
@@ -645,11 +645,12 @@ pub enum SagaError<E: 'static> {
     Compensated {
         /// The failure.
         failure: Failure,
-        /// The steps that were undone, the last first.
+        /// The steps that were compensated, in reverse order.
         undone: Vec<String>,
     },
-    /// An operator must settle a step, or a compensation (`{step}/undo`): whether it happened is not known, or
-    /// it failed permanently. The next delivery goes on once it is settled.
+    /// An operator must settle a step or compensation (`{step}/undo`): its effect is unknown, the
+    /// compensation failed permanently, or the handler can't compensate a confirmed step, which it no longer
+    /// names or whose result it lacks. The next delivery then resumes.
     #[error("the saga is stuck at `{step}`: look whether it took effect, then settle it in its record{}", see!("saga-stuck"))]
     Stuck {
         /// The step, or the compensation.

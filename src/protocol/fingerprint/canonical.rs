@@ -23,9 +23,9 @@ mod tests;
 /// Deeper documents are not canonicalised. `serde_json` refuses them too.
 const MAX_DEPTH: usize = 128;
 
-/// Documents of more values are not canonicalised: sorting hundreds of thousands of members would
+/// Documents with more values are not canonicalised: sorting hundreds of thousands of members would
 /// take most of a second before the claim. Neither white space nor the order of members changes the
-/// number, so that two copies of a document fall on the same side.
+/// count: two copies of a document fare alike.
 pub(super) const MAX_VALUES: usize = 50_000;
 
 /// Writes the canonical form of what is left when these fields are taken away; `None` for what is
@@ -225,7 +225,7 @@ impl<'a> Member<'a> {
     }
 
     /// Compares two names by UTF-16 code units (RFC 8785, 3.2.3), which differs from byte order
-    /// beyond the basic plane.
+    /// beyond the BMP.
     fn order(&self, other: &Self) -> Ordering {
         const NOT_ASCII: u64 = 0x8080_8080_8080_8080;
         let (one, two) = (self.beginning, other.beginning);

@@ -1,6 +1,6 @@
 //! Reports what is wrong with a key or a payload. It imports nothing: keys and fingerprints return it.
 
-/// Reports a key that can't be used, or a payload without a fingerprint. Nothing was written.
+/// An unusable key, or a payload that can't be fingerprinted. Nothing was written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
@@ -24,8 +24,8 @@ pub enum KeyError {
         /// Characters allowed.
         max: usize,
     },
-    /// The token holds a control character; or a raw id, or the operation, holds a NUL.
-    #[error("the idempotency key or its operation holds a control character: send printable text, or a hash{}", see!("key-control-character"))]
+    /// The token or a raw id holds a control character.
+    #[error("the idempotency key holds a control character: use printable text, or a hash{}", see!("key-control-character"))]
     ControlCharacter,
     /// The scope is blank, so that all whose name is blank would share their keys.
     #[error("the scope is blank: have the sender name its tenant, or set no scope where all share their keys{}", see!("scope-missing"))]
@@ -35,6 +35,9 @@ pub enum KeyError {
         "the operation is empty: name the work that must take effect once, for example `charge`{}", see!("operation-empty")
     )]
     EmptyOperation,
+    /// The operation holds a control character.
+    #[error("the operation holds a control character: name it in printable text{}", see!("operation-control-character"))]
+    OperationControlCharacter,
     /// A raw id was given a scope, which would change nothing.
     #[error("a raw id takes no scope: put the tenant into the id, or use `Key::new`{}", see!("raw-id-with-scope"))]
     RawIdWithScope,
@@ -67,6 +70,7 @@ impl KeyError {
             Self::ControlCharacter => "key_control_character",
             Self::BlankScope => "scope_missing",
             Self::EmptyOperation => "operation_empty",
+            Self::OperationControlCharacter => "operation_control_character",
             Self::RawIdWithScope => "raw_id_with_scope",
             Self::IdTooLong { .. } => "raw_id_too_long",
             Self::InvalidPayload { .. } => "invalid_payload",

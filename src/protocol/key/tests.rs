@@ -82,14 +82,22 @@ fn bad_tokens_are_refused_in_words() {
     ] {
         assert_eq!(resolve(&Key::new("charge", token)), Err(expected));
     }
-    for key in [
-        Key::raw("charge", "a\0b"),
-        Key::raw("a\0b", "t"),
-        Key::new("a\0b", "t"),
-    ] {
-        assert_eq!(resolve(&key), Err(KeyError::ControlCharacter));
+}
+
+#[test]
+fn an_id_is_one_line() {
+    for text in ["a\0b", "a\nb", "a\tb", "a\u{1b}b", "a\u{7f}", "a\u{85}"] {
+        let refused = resolve(&Key::raw("charge", text));
+        assert_eq!(refused, Err(KeyError::ControlCharacter), "{text:?}");
+        for key in [Key::raw(text, "t"), Key::new(text, "t")] {
+            let refused = resolve(&key);
+            assert_eq!(
+                refused,
+                Err(KeyError::OperationControlCharacter),
+                "{text:?}"
+            );
+        }
     }
-    assert!(resolve(&Key::raw("a\nb", "a\nb")).is_ok());
 }
 
 #[test]

@@ -125,6 +125,7 @@ async fn refused(bench: &Bench, seen: &mut Seen) {
         Key::new("charge", ""),
         Key::new("charge", secret).scope(""),
         Key::new("", secret),
+        Key::new("charge\n", secret),
         Key::raw("charge", secret.repeat(200)),
         Key::raw("charge", secret).scope(secret),
     ] {

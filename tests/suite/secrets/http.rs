@@ -1,12 +1,13 @@
 //! The output of the HTTP layers about a request: about its key, headers, cookies, query and body, and about the answer.
 
-use ::http::{HeaderValue, Request, Response};
+use ::http::{HeaderValue, Method, Request, Response};
 use aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse};
+use axum::extract::OriginalUri;
 use http_body_util::BodyExt;
 use lambda_http::{Body, Context, LambdaEvent};
 use lambda_idempotency::Idempotency;
-use lambda_idempotency::http::IdempotencyLayer;
 use lambda_idempotency::http::events::Incoming;
+use lambda_idempotency::http::{IdempotencyLayer, RoutePolicy};
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::{Call, Fault, FaultyStore};
 use serde_json::json;
@@ -134,7 +135,26 @@ async fn scenario(canary: &Canary) -> Seen {
         [0, 503, 201, 201, 422, 400, 400, 400, 400, 400, 503]
     );
     event(&mut seen, &layer, secret, &quoted).await;
+    in_path(&mut seen, layer, secret).await;
     seen
+}
+
+/// A token in the path of a route that stands for several segments, and in a nested router.
+async fn in_path(seen: &mut Seen, layer: IdempotencyLayer, secret: &str) {
+    let policy = RoutePolicy::required().key_parameter("token");
+    let layer = layer.route("PUT /uploads/{token+}", policy).unwrap();
+    let token: String = form_urlencoded::byte_serialize(secret.as_bytes()).collect();
+    let path = format!("/uploads/{token}/1");
+    for nest in ["", "/api"] {
+        for status in [201, 500] {
+            let mut request = request(secret, "k-1", "{}");
+            *request.method_mut() = Method::PUT;
+            *request.uri_mut() = path.parse().unwrap();
+            let whole = OriginalUri(format!("{nest}{path}").parse().unwrap());
+            request.extensions_mut().insert(whole);
+            assert_eq!(send(seen, &layer, request, secret, status).await, 201);
+        }
+    }
 }
 
 /// An event as it is.

@@ -231,7 +231,7 @@ async fn no_event_and_no_guard_tells_a_secret(server: Server) {
     let latest = Guard::latest(&business, [("id", S("latest".to_owned()))], version);
     let latest = latest.set("by", bench.text());
     seen.debug(&latest);
-    latest.apply(&client).await.unwrap();
+    assert_eq!(latest.apply(&client).await.unwrap(), Guarded::Applied);
     let other = Guard::latest(&business, [("id", S("latest".to_owned()))], 1);
     let failed = other.apply(&client).await.unwrap_err();
     seen.debug(&failed);
