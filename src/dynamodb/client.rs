@@ -309,14 +309,14 @@ fn has_code(body: &[u8], codes: &[&str]) -> bool {
     code.is_some_and(|code| codes.contains(&code.trim_end_matches("Exception")))
 }
 
-/// Gives the reply to a request that [`Noted`] watches, and its sends.
+/// Returns the reply to a request that [`Noted`] watches, and its sends.
 pub(super) async fn noted<T>(request: impl Future<Output = T>) -> (T, Sends) {
     let mut noted = pin!(SENDS.scope(Sends::default(), request));
     let reply = noted.as_mut().await;
     (reply, noted.take_value().unwrap_or_default())
 }
 
-/// Gives the reply to a request of such a client, and whether an earlier send of it had no answer. One
+/// Returns the reply to a request of such a client, and whether an earlier send of it had no answer. One
 /// that was not sent says nothing of the store.
 pub(super) async fn in_time<T, E: StdError + 'static>(
     deadline: Instant,

@@ -24,12 +24,12 @@
 //! ```
 //! use aws_sdk_dynamodb::types::AttributeValue::S;
 //! use lambda_idempotency::Claim;
-//! use lambda_idempotency::dynamodb::guard::{Guard, Guarded};
+//! use lambda_idempotency::dynamodb::guard::Guard;
 //! use lambda_idempotency::store::transaction::{Write, WriteError};
 //!
 //! #[derive(Debug, thiserror::Error)]
 //! enum PayError {
-//!     #[error("the order was paid before")]
+//!     #[error("this payment has paid the order before")]
 //!     PaidBefore,
 //!     #[error("the order can't be paid now")]
 //!     NotPayable,
@@ -37,11 +37,13 @@
 //!     Write(#[from] WriteError),
 //! }
 //!
-//! async fn pay(claim: Claim) -> Result<(), PayError> {
-//!     let paid = Guard::transition("orders", [("order_id", S("17".into()))], ["pending"], "paid");
-//!     let judge = paid.clone();
-//!     claim.write(Write::from(paid).or_else(move |refusal| match judge.judge(refusal.item()) {
-//!         Guarded::AlreadyApplied => PayError::PaidBefore,
+//! async fn pay(claim: Claim, payment: String) -> Result<(), PayError> {
+//!     let by = S(payment);
+//!     let paid = Guard::transition("orders", [("order_id", S("17".into()))], ["pending"], "paid")
+//!         .set("paid_by", by.clone());
+//!     claim.write(Write::from(paid).or_else(move |refusal| match refusal.item() {
+//!         // The order may have moved on since: it is shipped, say.
+//!         Some(order) if order.get("paid_by") == Some(&by) => PayError::PaidBefore,
 //!         _ => PayError::NotPayable,
 //!     }))?;
 //!     Ok(())
@@ -73,13 +75,15 @@ pub use crate::store::version::Version;
 
 /// The result of a guarded write. Its `Debug` shows nothing of an item.
 #[derive(Clone, PartialEq)]
+#[must_use = "a write that is refused changes nothing"]
 pub enum Guarded {
     /// The write applied now.
     Applied,
     /// The write had applied before: in an earlier call, or by an earlier send of this call whose
     /// answer was lost. An effect that must follow the write follows this result, too.
     AlreadyApplied,
-    /// The item doesn't allow the write; nothing changed.
+    /// The item doesn't allow the write; nothing changed. A transition that had applied is refused, too,
+    /// when another operation has moved the state on.
     Refused {
         /// The item; `None` where there is none.
         found: Option<HashMap<String, AttributeValue>>,
@@ -182,18 +186,24 @@ impl Guard {
     ///
     /// The item must exist. Without [`set`](Self::set), an item that another operation moved to the
     /// same state counts as moved already. With values that name the operation (`paid_by`, the
-    /// payment's id), such an item is refused: only the same operation counts as applied.
+    /// payment's id), such an item is refused: only the same operation counts as applied. When the state
+    /// has moved on (`shipped`), the same operation is refused, too: look for its value in the item before
+    /// you take it for another's.
     ///
     /// ```no_run
     /// # async fn pay(client: &aws_sdk_dynamodb::Client) -> Result<(), lambda_idempotency::dynamodb::guard::GuardError> {
     /// use aws_sdk_dynamodb::types::AttributeValue::S;
     /// use lambda_idempotency::dynamodb::guard::{Guard, Guarded};
     ///
+    /// let by = S("payment-9".into());
     /// let paid = Guard::transition("orders", [("order_id", S("17".into()))], ["pending"], "paid")
-    ///     .set("paid_by", S("payment-9".into()));
+    ///     .set("paid_by", by.clone());
     /// match paid.apply(client).await? {
     ///     Guarded::Applied => println!("paid now"),
     ///     Guarded::AlreadyApplied => println!("paid before, by this payment"),
+    ///     Guarded::Refused { found: Some(order) } if order.get("paid_by") == Some(&by) => {
+    ///         println!("paid before, by this payment, and the order has moved on");
+    ///     }
     ///     Guarded::Refused { .. } => println!("cancelled, or paid by another"),
     /// }
     /// # Ok(()) }
@@ -220,13 +230,15 @@ impl Guard {
     /// [claimless form](crate::Idempotency::claimless), which keeps them as their own records.
     ///
     /// ```no_run
-    /// # async fn deposit(client: &aws_sdk_dynamodb::Client) -> Result<(), lambda_idempotency::dynamodb::guard::GuardError> {
+    /// # async fn take(client: &aws_sdk_dynamodb::Client) -> Result<(), Box<dyn std::error::Error>> {
     /// use aws_sdk_dynamodb::types::AttributeValue::S;
     /// use lambda_idempotency::dynamodb::guard::{Guard, Guarded};
     ///
-    /// let deposit = Guard::once("accounts", [("account", S("a-1".into()))], "event-9").add("balance", 5);
-    /// if deposit.apply(client).await? == Guarded::AlreadyApplied {
-    ///     println!("the event was delivered again");
+    /// let payment = Guard::once("orders", [("order_id", S("17".into()))], "payment-9").add("paid_cents", 1250);
+    /// match payment.apply(client).await? {
+    ///     Guarded::Applied => println!("taken now"),
+    ///     Guarded::AlreadyApplied => println!("taken before: the event was delivered again"),
+    ///     Guarded::Refused { .. } => return Err("the order is full: this payment isn't taken".into()),
     /// }
     /// # Ok(()) }
     /// ```
@@ -372,8 +384,9 @@ impl Guard {
     }
 
     /// Judges the item that the condition met: the write had applied already, or the item doesn't allow
-    /// it. An item of [`once`](Self::once) that is refused is full, one of [`latest`](Self::latest) has
-    /// a version that can't be compared.
+    /// it. An item of [`transition`](Self::transition) that is refused may have moved on since the write,
+    /// one of [`once`](Self::once) is full, one of [`latest`](Self::latest) has a version that can't be
+    /// compared.
     pub fn judge(&self, found: Option<&HashMap<String, AttributeValue>>) -> Guarded {
         let has_applied = |item: &Item| match (&self.kind, item.get(&self.attribute)) {
             (Kind::Transition { to, .. }, Some(S(state))) => {

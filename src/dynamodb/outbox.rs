@@ -75,9 +75,12 @@ impl Outbox {
     ///
     /// # Errors
     ///
-    /// When the type or the aggregate is empty, the aggregate has more than 2,048 bytes, the data can't
-    /// be serialised, the event is larger than 400 KB less 256 bytes (which a relay needs to mark it),
-    /// or the transaction refuses another write.
+    /// [`WriteError::SameTarget`], when the transaction has an event of this type, aggregate and name: give
+    /// the second one another [name](Event::name).
+    ///
+    /// Another error, when the type or the aggregate is empty, the aggregate has more than 2,048 bytes, the
+    /// data can't be serialised, the event is larger than 400 KB less 256 bytes (which a relay needs to mark
+    /// it), or the transaction refuses another write.
     pub fn emit<T: Serialize + ?Sized>(
         &self,
         claim: &Claim,
@@ -93,15 +96,21 @@ impl Outbox {
             let missing = "an event needs a type, and an aggregate of 1 to 2,048 bytes";
             return Err(WriteError::Incomplete(missing.to_owned()));
         }
-        let value = string(&aggregate);
-        let is_before = |write: &Write| {
+        let has = |write: &Write, attribute: &str, value: &AttributeValue| {
             let target = action(write).ok().and_then(Target::of);
             target.is_some_and(|target| {
-                target.name() == name_of(&self.table)
-                    && target.item.get("aggregate") == Some(&value)
+                target.name() == name_of(&self.table) && target.item.get(attribute) == Some(value)
             })
         };
         let id = claim.event_id(&kind, &aggregate, &name);
+        let (own_id, own_aggregate) = (string(&id), string(&aggregate));
+        let first = claim
+            .collected()
+            .position(|write| has(write, "id", &own_id));
+        if let Some(first) = first {
+            return Err(WriteError::SameTarget { first });
+        }
+        let position = |write: &Write| has(write, "aggregate", &own_aggregate);
         let data = serde_json::to_string(data);
         let stored = StoredEvent {
             id: id.clone(),
@@ -111,7 +120,7 @@ impl Outbox {
             recorded_at: claim.now(),
             // A rerun with new keys makes events beside those of the run before.
             transaction: format!("{}.{}", claim.key_hash(), claim.generation()),
-            position: claim.collected().count_of(is_before),
+            position: claim.collected().count_of(position),
             is_published: false,
             is_parked: false,
             refusals: 0,

@@ -205,7 +205,7 @@ impl DynamoDbStore {
         Ok(reply.ok().and_then(|output| output.item))
     }
 
-    /// Gives the record that a failed condition met. Where the answer has none, as some proxies and
+    /// Returns the record that a failed condition met. Where the answer has none, as some proxies and
     /// emulators leave it out, it is read. The write was refused for certain, and a read that fails
     /// doesn't change that.
     pub(super) async fn met(

@@ -59,6 +59,50 @@ async fn a_transition_applies_once_and_tells_its_own_from_anothers(server: Serve
     assert_eq!(found["status"], string("cancelled"));
 }
 
+on_each_server!(a_payment_whose_order_has_moved_on_is_told_from_anothers);
+async fn a_payment_whose_order_has_moved_on_is_told_from_anothers(server: Server) {
+    let bench = Bench::on(&server).await;
+    let client = server.client();
+    // The function of `docs/recipes/guards.md`.
+    let pay = async |payment: &str| {
+        let by = string(payment);
+        match paid(&bench, payment).apply(&client).await.unwrap() {
+            Guarded::Applied | Guarded::AlreadyApplied => true,
+            Guarded::Refused { found } => {
+                found.is_some_and(|order| order.get("paid_by") == Some(&by))
+            }
+        }
+    };
+    let page = include_str!("../../../docs/recipes/guards.md");
+    assert!(page.contains(r#"Ok(found.is_some_and(|order| order.get("paid_by") == Some(&by)))"#));
+    order_in(&bench, "pending").await;
+    assert!(pay("payment-1").await);
+    let moved = Guard::transition(&bench.business, item_key("order"), ["paid"], "shipped");
+    assert_eq!(moved.apply(&client).await.unwrap(), Guarded::Applied);
+    assert!(pay("payment-1").await);
+    assert!(!pay("payment-2").await);
+    order_in(&bench, "cancelled").await;
+    assert!(!pay("payment-1").await);
+}
+
+on_each_server!(a_payment_that_a_full_order_refuses_is_not_taken_for_done);
+async fn a_payment_that_a_full_order_refuses_is_not_taken_for_done(server: Server) {
+    let bench = Bench::on(&server).await;
+    let client = server.client();
+    // As the example of `Guard::once` takes it.
+    let take = async |payment: &str| {
+        let once = Guard::once(&bench.business, item_key("account"), payment).at_most(1);
+        match once.add("balance", 5).apply(&client).await.unwrap() {
+            Guarded::Applied | Guarded::AlreadyApplied => Ok(()),
+            Guarded::Refused { .. } => Err(Failed::Broken),
+        }
+    };
+    assert_eq!(take("payment-1").await, Ok(()));
+    assert_eq!(take("payment-1").await, Ok(()));
+    assert_eq!(take("payment-2").await, Err(Failed::Broken));
+    assert_eq!(bench.balance().await, 5);
+}
+
 on_each_server!(an_addition_applies_once_for_each_event_until_the_item_is_full);
 async fn an_addition_applies_once_for_each_event_until_the_item_is_full(server: Server) {
     let bench = Bench::on(&server).await;
@@ -154,7 +198,8 @@ on_each_server!(an_addition_in_a_transaction_is_refused_with_the_item);
 async fn an_addition_in_a_transaction_is_refused_with_the_item(server: Server) {
     let bench = Bench::on(&server).await;
     let add = || Guard::once(&bench.business, item_key("account"), "e-1").add("balance", 5);
-    add().apply(&server.client()).await.unwrap();
+    let applied = add().apply(&server.client()).await.unwrap();
+    assert_eq!(applied, Guarded::Applied);
     let again = bench
         .once()
         .run(key(), payload(), async |claim| {

@@ -62,6 +62,30 @@ async fn an_event_never_overwrites_one_that_has_its_id(server: Server) {
     assert_eq!(stored().await, first);
 }
 
+on_each_server!(a_second_event_without_a_name_is_refused_at_once);
+async fn a_second_event_without_a_name_is_refused_at_once(server: Server) {
+    let bench = Bench::on(&server).await;
+    let outbox = Outbox::new(server.outbox_table().await);
+    let elsewhere = Outbox::new(server.outbox_table().await);
+    let event = || Event::new("order.changed", "order-1");
+    let ran = bench
+        .once()
+        .run(key(), payload(), async |claim| {
+            outbox.emit(&claim, event(), &1)?;
+            claim.write(bench.put("between"))?;
+            let again = outbox.emit(&claim, event(), &2);
+            assert_eq!(again, Err(WriteError::SameTarget { first: 0 }));
+            elsewhere.emit(&claim, event(), &2)?;
+            let named = || event().name("second");
+            outbox.emit(&claim, named(), &2)?;
+            let again = outbox.emit(&claim, named(), &3);
+            assert_eq!(again, Err(WriteError::SameTarget { first: 3 }));
+            Ok::<_, Failed>(())
+        })
+        .await;
+    ran.unwrap();
+}
+
 on_each_server!(an_event_that_its_table_or_its_relay_could_not_take_is_refused);
 async fn an_event_that_its_table_or_its_relay_could_not_take_is_refused(server: Server) {
     let bench = Bench::on(&server).await;
