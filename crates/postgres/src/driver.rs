@@ -48,7 +48,7 @@ pub trait Connection: Send + 'static {
     /// When the connection was given away already.
     fn session(&mut self) -> Result<&mut Self::Target, PostgresError>;
 
-    /// Gives the connection back to its pool. Nothing may be open or under way on it.
+    /// Returns the connection to its pool. Nothing may be open or under way on it.
     fn reuse(self);
 }
 

@@ -119,6 +119,11 @@ pub enum Problem {
     /// A statement of [`Sql`](crate::Sql), of a guard or of an outbox failed by itself.
     #[error("a statement of the transaction failed")]
     Statement,
+    /// The row has a version of another kind than the guard's.
+    #[error(
+        "the row has a version of another kind, so that the two can't be compared: write each row with versions of one kind"
+    )]
+    Version,
     /// A statement changed another number of rows than [`Sql::affects`](crate::Sql::affects) says.
     #[error("the statement changed {rows} rows, and not {expected}: its condition doesn't hold")]
     Rows {
@@ -374,6 +379,7 @@ impl From<PostgresError> for StoreError {
             | Problem::Over
             | Problem::InUse
             | Problem::Statement
+            | Problem::Version
             | Problem::Constraint
             | Problem::Rows { .. }
             | Problem::Nul

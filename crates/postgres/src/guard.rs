@@ -28,7 +28,7 @@
 use lambda_idempotency::store::version::Form;
 
 use crate::Pool;
-use crate::error::PostgresError;
+use crate::error::{PostgresError, Problem};
 use crate::sql::Sql;
 use crate::transaction::Transaction;
 use crate::value::{Cell, Value};
@@ -37,12 +37,14 @@ pub use lambda_idempotency::store::version::Version;
 
 /// The result of a guarded write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[must_use = "a write that is refused changes nothing"]
 pub enum Guarded {
     /// The write applied now.
     Applied,
     /// The write had applied before. An effect that must follow the write follows this result, too.
     AlreadyApplied,
-    /// The row doesn't allow the write, or there is none; nothing changed.
+    /// The row doesn't allow the write, or there is none; nothing changed. A transition that had applied is
+    /// refused, too, when another operation has moved the state on.
     Refused,
 }
 
@@ -93,15 +95,22 @@ impl Guard {
     ///
     /// The row must exist. Without [`set`](Self::set), a row that another operation moved to the same
     /// state counts as moved already. With values that name the operation (`paid_by`, the payment's id),
-    /// such a row is refused.
+    /// such a row is refused. When the state has moved on (`shipped`), the same operation is refused, too:
+    /// look for its value in the row before you take it for another's.
     ///
     /// ```
+    /// use deadpool_postgres::Pool;
+    /// use lambda_idempotency_postgres::Transaction;
     /// use lambda_idempotency_postgres::guard::{Guard, Guarded};
-    /// use lambda_idempotency_postgres::{Pool, PostgresError, Transaction};
     ///
-    /// async fn pay<P: Pool>(tx: &mut Transaction<P>, order: &str, payment: &str) -> Result<bool, PostgresError> {
+    /// /// Tells whether this payment has paid the order.
+    /// async fn pay(tx: &mut Transaction<Pool>, order: &str, payment: &str) -> Result<bool, Box<dyn std::error::Error>> {
     ///     let paid = Guard::transition("orders", [("id", order)], ["pending"], "paid").set("paid_by", payment);
-    ///     Ok(paid.apply(tx).await? != Guarded::Refused)
+    ///     if paid.apply(tx).await? != Guarded::Refused {
+    ///         return Ok(true);
+    ///     }
+    ///     let select = "SELECT 1 FROM orders WHERE id = $1 AND paid_by = $2";
+    ///     Ok(tx.query_opt(select, &[&order, &payment]).await?.is_some())
     /// }
     /// ```
     pub fn transition<N: Into<String>, V: Into<Value>>(
@@ -143,12 +152,13 @@ impl Guard {
     /// every other [`Version`]; the server refuses one for the other.
     ///
     /// ```
-    /// use lambda_idempotency_postgres::guard::Guard;
+    /// use lambda_idempotency_postgres::guard::{Guard, Guarded};
     /// use lambda_idempotency_postgres::{Pool, PostgresError, Transaction};
     ///
-    /// async fn stock<P: Pool>(tx: &mut Transaction<P>, sku: &str, version: i64, pieces: i64) -> Result<(), PostgresError> {
-    ///     Guard::latest("stock", [("sku", sku)], version).set("pieces", pieces).apply(tx).await?;
-    ///     Ok(())
+    /// /// Tells whether this version was newer.
+    /// async fn stock<P: Pool>(tx: &mut Transaction<P>, sku: &str, version: i64, pieces: i64) -> Result<bool, PostgresError> {
+    ///     let stock = Guard::latest("stock", [("sku", sku)], version).set("pieces", pieces);
+    ///     Ok(stock.apply(tx).await? == Guarded::Applied)
     /// }
     /// ```
     pub fn latest<N: Into<String>, V: Into<Value>>(
@@ -189,14 +199,16 @@ impl Guard {
 
     /// Applies the guard in an open transaction. [`Guarded::AlreadyApplied`]: the row has the state and the
     /// values that are set, the event is known, or this version or a newer one is there.
-    /// [`Guarded::Refused`]: the row is in another state, is another operation's, is absent, or has a version
-    /// of another kind.
+    /// [`Guarded::Refused`], of a [`transition`](Self::transition) alone: the row is in another state, is another
+    /// operation's, or is absent.
     ///
     /// An event waits for another transaction that has the same one and is not over.
     ///
     /// # Errors
     ///
     /// When the server refuses the statement or can't be reached; the transaction can't commit then.
+    /// [`Problem::Version`], when the row has a version of another kind: nothing changed. The transaction can
+    /// still commit: return the error.
     ///
     /// # Cancellation
     ///
@@ -235,7 +247,10 @@ impl Guard {
         let statement = format!(
             "SELECT false, NOT EXISTS (SELECT FROM {table} WHERE {key} AND NOT starts_with({column}, {kind}))"
         );
-        applied(transaction, statement, values.0).await
+        match applied(transaction, statement, values.0).await? {
+            Guarded::Refused => Err(Problem::Version.into()),
+            guarded => Ok(guarded),
+        }
     }
 
     /// Returns the columns that are written besides the key.

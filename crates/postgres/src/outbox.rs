@@ -8,7 +8,7 @@
 //! ```
 //! use lambda_idempotency::Claim;
 //! use lambda_idempotency::store::transaction::WriteError;
-//! use lambda_idempotency_postgres::outbox::{Event, Outbox};
+//! use lambda_idempotency_postgres::outbox::{Event, Outbox, Relayed, StoredEvent};
 //! use lambda_idempotency_postgres::{Pool, PostgresError, PostgresStore, Sql};
 //! use serde_json::json;
 //!
@@ -19,14 +19,28 @@
 //!     Ok(order)
 //! }
 //!
+//! #[derive(Debug, thiserror::Error)]
+//! enum RelayError {
+//!     #[error("{0} events could not be published")]
+//!     Unpublished(usize),
+//!     #[error(transparent)]
+//!     Postgres(#[from] PostgresError),
+//! }
+//!
+//! # async fn send(_: &StoredEvent) -> std::io::Result<()> { Ok(()) }
 //! /// Runs on a schedule, or in a loop.
-//! async fn relay<P: Pool>(store: &PostgresStore<P>, outbox: &Outbox) -> Result<(), PostgresError> {
-//!     let publish = async |event: &lambda_idempotency_postgres::outbox::StoredEvent| {
-//!         println!("{} {}", event.id, event.data); // to a queue or a topic
-//!         Ok::<_, std::io::Error>(())
+//! async fn relay<P: Pool>(store: &PostgresStore<P>, outbox: &Outbox) -> Result<(), RelayError> {
+//!     let publish = async |event: &StoredEvent| {
+//!         let sent = send(event).await; // to a queue or a topic
+//!         sent.inspect_err(|error| eprintln!("event {} is not published: {error}", event.id))
 //!     };
-//!     while outbox.relay(store, 100, publish).await?.published > 0 {}
-//!     Ok(())
+//!     loop {
+//!         match outbox.relay(store, 100, publish).await? {
+//!             Relayed { published: 0, failed: 0, .. } => return Ok(()),
+//!             Relayed { published: 0, failed, .. } => return Err(RelayError::Unpublished(failed)),
+//!             Relayed { .. } => {} // more may wait
+//!         }
+//!     }
 //! }
 //! ```
 
@@ -80,6 +94,7 @@ impl fmt::Debug for StoredEvent {
 
 /// The result of one call of [`Outbox::relay`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use = "nothing else reports the events that could not be published"]
 #[non_exhaustive]
 pub struct Relayed {
     /// The number of events that were published and marked.
@@ -145,7 +160,9 @@ impl Outbox {
     ///
     /// # Errors
     ///
-    /// When the data can't be serialised, or the event can't join the transaction.
+    /// [`WriteError::SameTarget`], when the claim has an event of this type, aggregate and name: give the second
+    /// one another [name](Event::name). Another error, when the data can't be serialised, or the event can't join
+    /// the transaction.
     pub fn emit<T: Serialize + ?Sized>(
         &self,
         claim: &Claim,
@@ -165,6 +182,9 @@ impl Outbox {
 
     /// Publishes events that wait, at most `limit`, and marks each: the first of each aggregate, those
     /// whose publication failed before at the end. Call it again until nothing was published.
+    ///
+    /// The errors of `publish` are only counted: log them there, and report [`Relayed::failed`]. An event that
+    /// can't be published is tried again in each call, without an end.
     ///
     /// Each event is published in its own transaction, which locks it. Any number of relays may run
     /// at once: each leaves the events that another is publishing, and those behind them. An event whose

@@ -45,7 +45,7 @@ impl Sql {
         }
     }
 
-    /// Gives the next parameter its value.
+    /// Sets the next parameter's value.
     pub fn bind(mut self, value: impl Into<Value>) -> Self {
         self.values.push(value.into());
         self
@@ -125,7 +125,7 @@ pub enum Met {
 const MOST_PARAMETERS: usize = 65_535;
 
 /// Decides whether a write may join a transaction.
-pub(crate) fn admit<P: crate::Pool>(_: &[Write], write: &Write) -> Result<(), WriteError> {
+pub(crate) fn admit<P: crate::Pool>(writes: &[Write], write: &Write) -> Result<(), WriteError> {
     if write.body::<Slot<P>>().is_some() {
         return Ok(());
     }
@@ -140,5 +140,15 @@ pub(crate) fn admit<P: crate::Pool>(_: &[Write], write: &Write) -> Result<(), Wr
         let most = format!("a statement has at most {MOST_PARAMETERS} parameters");
         return Err(WriteError::Incomplete(most));
     }
-    Ok(())
+    // Of a handler's writes, only an event has a table of this crate's own. Its id is the first value.
+    let is_same = |other: &Sql| {
+        sql.table.is_some()
+            && other.values.first() == sql.values.first()
+            && other.table == sql.table
+    };
+    let mut writes = writes.iter();
+    match writes.position(|write| write.body::<Sql>().is_some_and(is_same)) {
+        Some(first) => Err(WriteError::SameTarget { first }),
+        None => Ok(()),
+    }
 }

@@ -13,7 +13,7 @@ mod conditional;
 
 use conditional::Conditional;
 
-/// Gives the transaction an id, which all that it writes has.
+/// Assigns the transaction an id, which all that it writes has.
 pub(crate) const XID: &str = "SELECT pg_current_xact_id()::text::bigint";
 
 /// Answers as [`XID`] does, and assigns none.
@@ -191,7 +191,7 @@ fn of<'a>(table: &str, columns: impl Iterator<Item = &'a str>) -> String {
     columns.collect::<Vec<_>>().join(", ")
 }
 
-/// Gives each column the value that `w` has for it.
+/// Returns the assignments of `w`'s values to these columns.
 fn assigned<'a>(columns: impl Iterator<Item = &'a str>) -> String {
     let columns = columns.map(|name| format!("{name} = w.{name}"));
     columns.collect::<Vec<_>>().join(", ")

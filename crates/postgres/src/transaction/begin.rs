@@ -34,7 +34,7 @@ const KEPT: Duration = Duration::from_secs(1);
 const MOST_BEGINNINGS: u32 = 5;
 
 impl<P: Pool> PostgresStore<P> {
-    /// Gives the open transaction of this run, and opens it where this is the first call: the handler
+    /// Returns the open transaction of this run, and opens it where this is the first call: the handler
     /// reads and writes in it, and the engine stores the outcome in it and commits when the handler has
     /// succeeded. An error or a panic of the handler rolls back. Behind HTTP, an answer of 400 or above
     /// writes nothing, unless it carries its own [`Verdict::Complete`](lambda_idempotency::Verdict::Complete).
@@ -44,7 +44,7 @@ impl<P: Pool> PostgresStore<P> {
     /// nothing; a concurrent duplicate waits there for as long as
     /// [`InFlight`](lambda_idempotency::InFlight) says. Under a claim, the commit is fenced.
     ///
-    /// Drop the transaction before the handler returns. A second call gives the same transaction.
+    /// Drop the transaction before the handler returns. A second call returns the same transaction.
     ///
     /// ```
     /// use lambda_idempotency::Claim;

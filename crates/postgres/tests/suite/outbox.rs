@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use deadpool_postgres::{ClientWrapper, Hook, HookError, Manager, Metrics, Pool};
 use lambda_idempotency::store::transaction::WriteError;
 use lambda_idempotency::{EpochMillis, Key};
-use lambda_idempotency_postgres::outbox::{Event, Outbox, StoredEvent};
+use lambda_idempotency_postgres::outbox::{Event, Outbox, Relayed, StoredEvent};
 use lambda_idempotency_postgres::{PostgresError, PostgresStore, Problem, TransactionError};
 use serde_json::json;
 use tokio::sync::Notify;
@@ -108,6 +108,62 @@ async fn a_claim_emits_with_its_writes() {
         done.await.unwrap();
     }
     assert_eq!(count(&store, &table).await, 1);
+}
+
+#[tokio::test]
+async fn a_second_event_without_a_name_is_refused_at_once() {
+    let store = store().await;
+    let (outbox, table) = outbox(&store).await;
+    let engine = engine(store.clone());
+    let outbox = &outbox;
+    let done = engine.run(Key::new("op", "a"), None, |claim| async move {
+        let event = Event::new("order.changed", "1");
+        outbox.emit(&claim, &event, &1).unwrap();
+        let again = outbox.emit(&claim, &event, &2);
+        assert_eq!(again, Err(WriteError::SameTarget { first: 0 }));
+        let named = event.name("second");
+        outbox.emit(&claim, &named, &2).unwrap();
+        let again = outbox.emit(&claim, &named, &3);
+        assert_eq!(again, Err(WriteError::SameTarget { first: 1 }));
+        Ok::<_, Failed>(())
+    });
+    done.await.unwrap();
+    assert_eq!(count(&store, &table).await, 2);
+}
+
+/// The loop of the module's example, with the number of its error.
+async fn relay_all(
+    store: &Store,
+    outbox: &Outbox,
+    publish: impl AsyncFn(&StoredEvent) -> Result<(), Failed>,
+) -> Result<(), usize> {
+    loop {
+        match outbox.relay(store, 100, &publish).await.unwrap() {
+            Relayed {
+                published: 0,
+                failed: 0,
+                ..
+            } => return Ok(()),
+            Relayed {
+                published: 0,
+                failed,
+                ..
+            } => return Err(failed),
+            Relayed { .. } => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_loop_whose_target_refuses_all_ends_with_an_error() {
+    let store = store().await;
+    let (outbox, _) = outbox(&store).await;
+    emit(&store, &outbox, "1", &[("a", 1), ("b", 1)], false).await;
+    emit(&store, &outbox, "2", &[("a", 2), ("b", 2)], false).await;
+    let refuses = async |_: &StoredEvent| Err::<(), _>(Failed::Own);
+    assert_eq!(relay_all(&store, &outbox, refuses).await, Err(2));
+    let takes = async |_: &StoredEvent| Ok::<_, Failed>(());
+    assert_eq!(relay_all(&store, &outbox, takes).await, Ok(()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -235,7 +291,8 @@ async fn aggregates_that_always_fail_starve_no_other() {
         }
     };
     for _ in 0..6 {
-        outbox.relay(&store, 5, publish).await.unwrap();
+        let relayed = outbox.relay(&store, 5, publish).await.unwrap();
+        assert!(relayed.failed > 0, "{relayed:?}");
     }
     assert_eq!(*seen.lock().unwrap(), [1, 2, 3]);
 }
