@@ -99,9 +99,10 @@ impl IdempotencyKey {
     }
 }
 
+/// Shows no key: it may be a secret.
 impl fmt::Debug for IdempotencyKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("IdempotencyKey").field(&self.header).finish()
+        f.debug_tuple("IdempotencyKey").finish_non_exhaustive()
     }
 }
 

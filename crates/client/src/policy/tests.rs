@@ -314,3 +314,16 @@ async fn an_error_in_a_box_is_a_cause_too() {
     assert_eq!(error.attempts(), 5);
     assert!(error.into_cause().unwrap().is::<std::fmt::Error>());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_never_printed() {
+    let (mut headers, mut extensions) = (HeaderMap::new(), Extensions::new());
+    extensions.insert(IdempotencyKey::new("order-17").unwrap());
+    let attempts = Attempts::of(&Policy::default(), &Method::POST, &mut headers, &extensions);
+    let delivery = format!("{:?}", attempts.delivery(&headers));
+    let error = format!("{:?}", attempts.unanswered(None));
+    for shown in [delivery, error] {
+        assert!(shown.contains("key: Some(IdempotencyKey(..))"), "{shown}");
+        assert!(!shown.contains("order-17"), "{shown}");
+    }
+}
