@@ -1,8 +1,9 @@
 //! Compares completed records with the effects that they stand for, on a schedule: `idempotency audit`, as a function.
 //!
 //! It counts `drift_checked`, the records that it compared, and `drift_found`, the missing and double effects, each with one dimension,
-//! `function`, which is the function's name. It logs the ids of what it finds, and answers with the counts. It fails where it can't read the
-//! tables, and where it compared less than nine records of ten: a name that is mistyped finds nothing, too. `infra/audit-alarms.yaml` has the alarms.
+//! `function`, which is the function's name. It logs the hashes of the records that it finds, and answers with the counts. It fails where it
+//! can't read the tables, and where it compared less than nine records of ten: a name that is mistyped finds nothing, too.
+//! `infra/audit-alarms.yaml` has the alarms.
 //!
 //! | variable | |
 //! |---|---|
@@ -19,8 +20,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use aws_sdk_dynamodb::Client;
-use lambda_idempotency::EpochMillis;
 use lambda_idempotency::dynamodb::sdk_config;
+use lambda_idempotency::{EpochMillis, RecordId};
 use lambda_idempotency_audit::{EffectKey, Place, Selection, TableEffects, Tally, audit, pages};
 use lambda_runtime::{Error, LambdaEvent, service_fn};
 use serde::Serialize;
@@ -28,10 +29,11 @@ use serde::de::IgnoredAny;
 use telemetry::Exporter;
 use telemetry::variables::{needed, number, variable};
 use tower::Layer;
+use tracing::field::display;
 
 /// The number of segments that the table is read in, side by side.
 const SEGMENTS: u16 = 4;
-/// The number of ids of each kind that are logged.
+/// The number of records of each kind that are logged.
 const LOGGED: usize = 20;
 
 /// The records and the effects that are compared.
@@ -125,10 +127,12 @@ impl Drift {
     fn tell(&self, tally: &Tally) -> Counts {
         for (found, ids) in [("missing", tally.missing()), ("double", tally.double())] {
             for id in ids {
+                // An id that a caller chose may be a secret: the hash is logged.
+                let key = RecordId::stored(id).ok().map(display);
                 tracing::error!(
                     event = "drift",
                     found,
-                    id,
+                    key,
                     "an effect is not as its record says"
                 );
             }

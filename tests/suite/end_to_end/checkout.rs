@@ -16,11 +16,13 @@ use crate::support::{Fault, Proxy, events};
 /// As many crash points at once: each has processes and tables of its own.
 const SIDE_BY_SIDE: usize = 4;
 
+/// The client's key.
+const CART: &str = "cart-1";
+
 /// Returns the delivery of the message that the gateway puts into the queue for a request, with the client's key.
-fn delivery(order: &Value, message_id: &str) -> Value {
+fn delivery(order: &Value, message_id: &str, key: &str) -> Value {
     let mut message = events::message(message_id, order.to_string());
-    message["messageAttributes"]["event_id"] =
-        json!({ "stringValue": "cart-1", "dataType": "String" });
+    message["messageAttributes"]["event_id"] = json!({ "stringValue": key, "dataType": "String" });
     json!({ "Records": [message] })
 }
 
@@ -67,10 +69,15 @@ async fn done(function: &Function) -> BTreeMap<String, i64> {
 /// Delivers the order until its message leaves the queue, each time behind the lease of the attempt before. Returns what the
 /// function wrote.
 async fn deliver(function: &Function, order: &Value, at: (usize, bool)) -> String {
+    deliver_under(CART, function, order, at).await
+}
+
+/// Delivers the order as [`deliver`] does, under this key.
+async fn deliver_under(key: &str, function: &Function, order: &Value, at: (usize, bool)) -> String {
     let mut sandbox = function.start().await;
     for delivery_number in 0..3 {
         let message_id = format!("m-{delivery_number}");
-        if failed(sandbox.invoke(delivery(order, &message_id)).await) == NONE {
+        if failed(sandbox.invoke(delivery(order, &message_id, key)).await) == NONE {
             return sandbox.lines();
         }
         function.end_leases_within(Duration::from_hours(1)).await;
@@ -87,6 +94,9 @@ async fn survives_each_crash(order: Value, expected: &[&str]) {
     deliver(&function, &order, (0, false)).await;
     assert_eq!(done(&function).await, expected);
     let requests = proxy.take_total();
+    // The gateway passes the client's quotes on.
+    deliver_under("\"cart-1\"", &function, &order, (0, false)).await;
+    assert_eq!(done(&function).await, expected);
     assert!(requests > 8, "{requests}");
 
     let points = (0..requests).flat_map(|number| [(number, false), (number, true)]);
@@ -102,7 +112,7 @@ async fn survives_each_crash(order: Value, expected: &[&str]) {
             };
             let proxy = Proxy::meddled_with(function.server(), Arc::new(stop)).await;
             let mut doomed = function.behind(&proxy).start().await;
-            doomed.begin(delivery(order, "m-0")).await;
+            doomed.begin(delivery(order, "m-0", CART)).await;
             let parked = tokio::time::timeout(PATIENCE, proxy.parked()).await;
             assert!(parked.is_ok(), "{at:?}: it never came there");
             doomed.kill();

@@ -49,7 +49,17 @@ async fn a_settlement_without_a_payout_and_one_with_two_are_found_and_counted() 
     let drift = lines
         .lines()
         .filter(|line| line.contains("\"event\":\"drift\""));
-    assert_eq!(drift.count(), 2, "{lines}");
+    let drift: Vec<Value> = drift
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(drift.len(), 2, "{lines}");
+    for line in drift {
+        let key = line["fields"]["key"].as_str().unwrap();
+        let is_hash = key.len() == 64 && key.bytes().all(|digit| digit.is_ascii_hexdigit());
+        assert!(is_hash, "{line}");
+    }
+    // An id that a caller chose may be a secret.
+    assert!(!lines.contains("settlements#settle#"), "{lines}");
     let mut counted = lines
         .lines()
         .filter(|line| line.contains("\"drift_found\":2"));
