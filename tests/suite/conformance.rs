@@ -442,24 +442,32 @@ async fn a_store_that_breaks_a_promise_is_found_out() {
     }
 }
 
+/// Runs all checks on a store with transactions that has the flaw. The checks take seconds, so each flaw
+/// has its own test.
+async fn found_out(how: Flaw, case: &str) {
+    let inner = Server::dynoxide().await.store().await;
+    assert_eq!(violated(&Broken::new(inner, how)).await, case);
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_store_that_breaks_a_promise_of_its_transactions_is_found_out() {
-    for (how, case) in [
-        (Flaw::CommitsWithoutFence, "nobody_else_commits"),
-        (
-            Flaw::CommitsOverAnything,
-            "a_commit_over_a_record_needs_its_exact_version",
-        ),
-        (
-            Flaw::CommitsWithoutTheSteps,
-            "a_commit_over_a_record_needs_its_exact_version",
-        ),
-        (
-            Flaw::CommitsInTwoSteps,
-            "of_a_takeover_and_a_late_commit_at_once_one_applies",
-        ),
-    ] {
-        let inner = Server::dynoxide().await.store().await;
-        assert_eq!(violated(&Broken::new(inner, how)).await, case, "{how:?}");
-    }
+async fn a_store_that_commits_without_its_fence_is_found_out() {
+    found_out(Flaw::CommitsWithoutFence, "nobody_else_commits").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_commits_over_anything_is_found_out() {
+    let case = "a_commit_over_a_record_needs_its_exact_version";
+    found_out(Flaw::CommitsOverAnything, case).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_commits_without_the_steps_is_found_out() {
+    let case = "a_commit_over_a_record_needs_its_exact_version";
+    found_out(Flaw::CommitsWithoutTheSteps, case).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_commits_in_two_steps_is_found_out() {
+    let case = "of_a_takeover_and_a_late_commit_at_once_one_applies";
+    found_out(Flaw::CommitsInTwoSteps, case).await;
 }
