@@ -125,7 +125,7 @@ impl Idempotency {
         self.deadline(context.deadline())
     }
 
-    /// Gives the engine in its **claimless form**, for handlers whose whole effect is the writes
+    /// Returns the engine in its **claimless form**, for handlers whose whole effect is the writes
     /// that they hand to [`Claim::write`].
     ///
     /// Nothing is claimed before the handler. After it, one transaction says "this key has no
@@ -143,7 +143,7 @@ impl Idempotency {
         self.with(|options| options.claimless = true)
     }
 
-    /// Gives the engine this retention and this policy for a missing key, where they are given.
+    /// Returns the engine with this retention and this policy for a missing key, where they are given.
     #[cfg(feature = "http")]
     pub(crate) fn with_overrides(
         &self,
@@ -156,7 +156,7 @@ impl Idempotency {
         })
     }
 
-    /// Gives the engine a hint: where a record is expected it is read before a claim is tried.
+    /// Returns the engine with a hint: where a record is expected it is read before a claim is tried.
     #[cfg(feature = "batch")]
     pub(crate) fn read_first(mut self, read_first: bool) -> Self {
         self.options.read_first = read_first;
@@ -189,7 +189,7 @@ impl Idempotency {
         self
     }
 
-    /// Gives the engine without replays of outcomes: a large one needn't be kept or read.
+    /// Returns the engine without replays of outcomes: a large one needn't be kept or read.
     #[cfg(feature = "invoke")]
     pub(crate) fn without_outcome(mut self) -> Self {
         self.options.wants_outcome = false;

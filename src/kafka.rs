@@ -288,13 +288,13 @@ impl KafkaRecord {
         }
     }
 
-    /// Gives the record's key as text, or in Base64 where it is not UTF-8; `None` where it has
+    /// Returns the record's key as text, or in Base64 where it is not UTF-8; `None` where it has
     /// none.
     pub fn key_text(&self) -> Option<String> {
         self.key.as_deref().map(text)
     }
 
-    /// Gives the bytes of the last header of this name.
+    /// Returns the bytes of the last header of this name.
     pub fn header(&self, name: &str) -> Option<&[u8]> {
         self.last(name)?.bytes()
     }
@@ -332,7 +332,7 @@ impl Source for KafkaEvent {
         Some(Cow::Owned(token))
     }
 
-    /// Gives the value, or the JSON text `null` where it is null.
+    /// Returns the value, or the JSON text `null` where it is null.
     fn body(record: &KafkaRecord) -> Result<&[u8], BodyError> {
         record.value.as_ref().map_or(Ok(NO_VALUE), Data::bytes)
     }
@@ -349,7 +349,7 @@ impl Source for KafkaEvent {
         true
     }
 
-    /// Gives the last header of this name as text, or in Base64 where it is not UTF-8.
+    /// Returns the last header of this name as text, or in Base64 where it is not UTF-8.
     fn attribute(record: &KafkaRecord, name: &str) -> Option<String> {
         record.last(name)?.text()
     }

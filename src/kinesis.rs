@@ -358,7 +358,7 @@ impl Source for KinesisEvent {
         }))
     }
 
-    /// Gives the bytes that the producer sent. In a [`KinesisEvent`], an aggregate of the Kinesis
+    /// Returns the bytes that the producer sent. In a [`KinesisEvent`], an aggregate of the Kinesis
     /// Producer Library is given as it is. An error where it is damaged, and behind as many records of
     /// aggregates as a batch runs.
     fn body(record: &KinesisRecord) -> Result<&[u8], BodyError> {
@@ -398,7 +398,7 @@ impl Source for KinesisEvent {
     }
 }
 
-/// Gives the stream's ARN, which a consumer's ARN begins with: a mapping that moves to a consumer
+/// Returns the stream's ARN, which a consumer's ARN begins with: a mapping that moves to a consumer
 /// keeps its keys, whichever of the two ARNs its events name.
 fn stream_arn(record: &KinesisRecord) -> Option<&str> {
     let arn = record.event_source_arn.as_deref()?;

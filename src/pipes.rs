@@ -54,7 +54,7 @@ pub type BatchLayer<T, E> = crate::batch::BatchLayer<Vec<SqsMessage>, T, E>;
 /// delivered it.
 pub type Message<T> = crate::batch::Message<Vec<SqsMessage>, T>;
 
-/// Gives all but the event and the reply as [`SqsEvent`] does.
+/// Reads messages as [`SqsEvent`] does; only the event and the reply differ.
 impl Source for Vec<SqsMessage> {
     type Record = SqsMessage;
     type Reply = ItemFailures;

@@ -238,7 +238,7 @@ impl Source for S3Event {
         self.records
     }
 
-    /// Gives the token, or the record's position in the event: a notification has no id.
+    /// Returns the token, or the record's position in the event: a notification has no id.
     fn id(record: &S3Record) -> Option<&str> {
         Some(&record.id)
     }
@@ -247,7 +247,7 @@ impl Source for S3Event {
         record.token.as_deref().map(Cow::Borrowed)
     }
 
-    /// Gives the JSON text of the record.
+    /// Returns the JSON text of the record.
     fn body(record: &S3Record) -> Result<&[u8], BodyError> {
         Ok(record.json.as_bytes())
     }
@@ -256,7 +256,7 @@ impl Source for S3Event {
         Some(record.bucket.as_str()).filter(|bucket| !bucket.is_empty())
     }
 
-    /// Gives the object's key. S3 promises no order: compare sequencers.
+    /// Returns the object's key. S3 promises no order: compare sequencers.
     fn order_key(record: &S3Record) -> Option<&str> {
         Some(&record.encoded_key)
     }

@@ -251,7 +251,7 @@ impl Source for SqsEvent {
         count.parse().ok()
     }
 
-    /// Gives the text of a message attribute, or the Base64 text of its bytes.
+    /// Returns the text of a message attribute, or the Base64 text of its bytes.
     fn attribute(message: &SqsMessage, name: &str) -> Option<String> {
         let attribute = message.message_attributes.get(name)?;
         match (&attribute.string_value, &attribute.binary_value) {
@@ -281,9 +281,9 @@ impl Source for SqsEvent {
 }
 
 impl<T> Message<T> {
-    /// Gives the producer's place in its trace, as a W3C `traceparent`: from `AWSTraceHeader`,
+    /// Returns the producer's trace context, as a W3C `traceparent`: from `AWSTraceHeader`,
     /// which SQS passes on where the producer was traced. The message's span has it as
-    /// `link.traceparent`; hand it to your tracer to make a real link of it.
+    /// `link.traceparent`; pass it to your tracer to add a span link.
     ///
     /// ```
     /// # fn shown(message: &lambda_idempotency::sqs::Message<u32>) {

@@ -104,12 +104,12 @@ enum Written {
 }
 
 impl HeaderBytes {
-    /// Gives the bytes; `None` where the value is null or is no list of bytes.
+    /// Returns the bytes; `None` where the value is null or is no list of bytes.
     pub(crate) fn bytes(&self) -> Option<&[u8]> {
         self.0.as_deref()
     }
 
-    /// Gives the value as text, or in Base64 where it is not UTF-8.
+    /// Returns the value as text, or in Base64 where it is not UTF-8.
     pub(crate) fn text(&self) -> Option<String> {
         self.bytes().map(text)
     }
@@ -130,7 +130,7 @@ fn byte(number: i64) -> Option<u8> {
     u8::try_from(number).or_else(|_| signed()).ok()
 }
 
-/// Gives bytes as text, or in Base64 where they are not UTF-8.
+/// Returns bytes as text, or in Base64 where they are not UTF-8.
 pub(crate) fn text(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
@@ -138,7 +138,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     }
 }
 
-/// Reports an event that another service made.
+/// The error for another service's event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "this is an event of {found}, not of {expected}: connect the function to a source of {expected}, or use the layer for {found}"
@@ -177,7 +177,7 @@ pub(crate) struct Shard<R> {
 pub(crate) struct Windowed;
 
 impl<R> Shard<R> {
-    /// Gives the records, unless the mapping has windows.
+    /// Returns the records, unless the mapping has windows.
     pub(crate) fn records(self) -> Result<Vec<R>, Windowed> {
         match self.window {
             Some(_) => Err(Windowed),
@@ -201,7 +201,7 @@ macro_rules! debug_ids {
 }
 pub(crate) use debug_ids;
 
-/// Gives the time so many seconds after 1970 began; `None` for a number that is no such time.
+/// Returns the time so many seconds after 1970 began; `None` for a number that is no such time.
 pub(crate) fn seconds(since_1970: f64) -> Option<SystemTime> {
     let since_1970 = Duration::try_from_secs_f64(since_1970).ok()?;
     SystemTime::UNIX_EPOCH.checked_add(since_1970)

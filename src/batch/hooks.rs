@@ -143,7 +143,7 @@ fn rejection(fates: &[Fate], position: usize) -> Option<(Rejection, &Reason)> {
     }
 }
 
-/// Gives the instant when the claim of a message that is in flight elsewhere is free; its followers
+/// Returns the instant when the claim of a message that is in flight elsewhere is free; its followers
 /// wait for the same.
 fn free_at(fates: &[Fate], fate: &Fate) -> Option<Instant> {
     match fate {

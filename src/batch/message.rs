@@ -37,7 +37,7 @@ impl<S: Source, T> Message<S, T> {
         }
     }
 
-    /// Gives the id that reports the message.
+    /// Returns the id that reports the message.
     pub fn id(&self) -> &str {
         S::id(&self.metadata).unwrap_or_default()
     }
@@ -111,12 +111,12 @@ impl<'a, S: Source> Content<'a, S> {
         })
     }
 
-    /// Gives the message as its source delivered it.
+    /// Returns the message as its source delivered it.
     pub(super) fn message(&self) -> &'a S::Record {
         self.message
     }
 
-    /// Gives what is decoded for the handler.
+    /// Returns what is decoded for the handler.
     pub(super) fn bytes(&self) -> &[u8] {
         match &self.opened {
             Some(opened) => opened.text.as_bytes(),
@@ -124,7 +124,7 @@ impl<'a, S: Source> Content<'a, S> {
         }
     }
 
-    /// Gives the same as text, which is empty where it is none.
+    /// Returns the same as text, which is empty where it is none.
     pub(super) fn text(&self) -> &str {
         match &self.opened {
             Some(opened) => &opened.text,
@@ -132,7 +132,7 @@ impl<'a, S: Source> Content<'a, S> {
         }
     }
 
-    /// Gives the id that is the key, unless a key is set.
+    /// Returns the id that is the key, unless a key is set.
     pub(super) fn id(&self) -> Option<Cow<'_, str>> {
         match &self.opened {
             Some(opened) if !opened.keeps_id => opened.id.as_deref().map(Cow::Borrowed),
@@ -140,7 +140,7 @@ impl<'a, S: Source> Content<'a, S> {
         }
     }
 
-    /// Gives the attribute of this name: that of the envelope, else that of the message.
+    /// Returns the attribute of this name: that of the envelope, else that of the message.
     pub(super) fn attribute(&self, name: &str) -> Option<String> {
         let opened = self.opened.as_ref();
         let inside = opened.and_then(|opened| opened.attributes.get(name).cloned());

@@ -97,7 +97,7 @@ impl<S: Source, T> Reader<S, T> {
         }
     }
 
-    /// Gives the pointer whose object is to be fetched before the message is read.
+    /// Returns the pointer whose object is to be fetched before the message is read.
     pub(super) fn pointer(&self, message: &S::Record) -> Option<(&Fetch, S3Pointer)> {
         let fetch = self.fetch.as_ref()?;
         let opened = Envelope::open_all(&self.envelopes, S::body(message).ok()?, None);
@@ -169,7 +169,7 @@ pub(super) struct Ready<S: Source, T> {
     /// The body and the message around it. They are boxed, because several futures hand them on,
     /// and each would have room for all of it.
     pub(super) received: Box<(T, S::Record)>,
-    /// The body is a payload that was fetched, and may be larger than the event.
+    /// Whether the body was fetched, and so may be larger than the event.
     pub(super) is_fetched: bool,
     pub(super) key: Option<Key>,
     pub(super) fingerprint: Option<Fingerprint>,
@@ -200,7 +200,7 @@ pub(super) enum Planned<S: Source, T> {
 pub(super) struct Planner<'a, S: Source, T, F> {
     operation: Option<&'a Arc<str>>,
     reader: &'a Reader<S, T>,
-    /// Gives the record of a key; `None` where nothing is protected, and no messages are compared.
+    /// Returns the record of a key; `None` where nothing is protected, and no messages are compared.
     identify: Option<F>,
     /// The first message of each record: its position, its operation and its fingerprint.
     leaders: HashMap<RecordId, (usize, Arc<str>, Option<Fingerprint>)>,

@@ -110,7 +110,7 @@ impl Reason {
         }
     }
 
-    /// Gives the instant when the lease of the attempt that is in flight ends.
+    /// Returns the instant when the lease of the attempt that is in flight ends.
     pub(super) fn free_at(&self) -> Option<Instant> {
         match self {
             Self::Run { free_at, .. } => *free_at,
@@ -139,7 +139,7 @@ impl Reason {
         }
     }
 
-    /// Gives the code, one of a small fixed set that is shared with [`Error::code`], and the detail
+    /// Returns the code, one of a small fixed set that is shared with [`Error::code`], and the detail
     /// for people.
     pub(super) fn words(&self) -> (&'static str, Cow<'_, str>) {
         let (code, detail) = match self {

@@ -28,17 +28,16 @@ pub trait Source: Sized + Send + 'static {
     /// Takes the messages from the event, in their order.
     fn records(self) -> Vec<Self::Record>;
 
-    /// Gives the id that reports a message; `None` for a message that can't be reported.
+    /// Returns the id that reports a message; `None` for a message that can't be reported.
     fn id(record: &Self::Record) -> Option<&str>;
 
-    /// Gives the message's key, unless the layer has another setting; `None` where it has none.
-    /// Default: the [id](Self::id). A source whose ids are unique within one stream alone adds the
-    /// stream's name.
+    /// Returns the message's default key, which a layer's setting replaces; `None` without one.
+    /// Default: the [id](Self::id). If ids are unique only within a stream, the source adds its name.
     fn token(record: &Self::Record) -> Option<Cow<'_, str>> {
         Self::id(record).map(Cow::Borrowed)
     }
 
-    /// Gives the body, as it is decoded for the handler.
+    /// Returns the body, as it is decoded for the handler.
     ///
     /// # Errors
     ///
@@ -49,7 +48,7 @@ pub trait Source: Sized + Send + 'static {
     /// unless the layer has another setting.
     fn origin(record: &Self::Record) -> Option<&str>;
 
-    /// Gives the key within which messages are ordered, where the message has one. Default: none.
+    /// Returns the key within which messages are ordered, where the message has one. Default: none.
     fn order_key(_: &Self::Record) -> Option<&str> {
         None
     }
@@ -68,7 +67,7 @@ pub trait Source: Sized + Send + 'static {
         None
     }
 
-    /// Gives the text of an attribute beside the body; `None` where there is none of this name, or
+    /// Returns the text of an attribute beside the body; `None` where there is none of this name, or
     /// the source has no attributes. Default: none.
     fn attribute(_: &Self::Record, _: &str) -> Option<String> {
         None

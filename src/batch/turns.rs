@@ -169,7 +169,7 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// Gives the instants of an invocation; `None` where its deadline is not known.
+    /// Returns the instants of an invocation; `None` where its deadline is not known.
     pub(super) fn of(remaining: Option<Duration>, reserve: Option<Duration>) -> Option<Self> {
         let remaining = remaining?;
         let reserve = reserve.unwrap_or_else(|| LONGEST_RESERVE.min(remaining / 10));

@@ -316,7 +316,7 @@ impl Builder {
 }
 
 impl Idempotency {
-    /// Gives the engine with another retention for its outcomes than
+    /// Returns the engine with another retention for its outcomes than
     /// [`Builder::retention`](crate::Builder::retention): for one operation of several. A layer
     /// that is made of it keeps its outcomes for as long, too. A retention under a second is one of
     /// a second.
@@ -341,14 +341,14 @@ impl Idempotency {
         self.with(|options| options.retention = Some(retention))
     }
 
-    /// Gives the engine another default for the retention; a retention that was set stays.
+    /// Returns the engine with another default for the retention; a retention that was set stays.
     #[cfg(any(feature = "http", feature = "invoke"))]
     pub(crate) fn default_retention(mut self, retention: Duration) -> Self {
         self.options.default_retention = retention;
         self
     }
 
-    /// Gives the engine this retention, where it is given.
+    /// Returns the engine with this retention, where it is given.
     #[cfg(any(feature = "batch", feature = "invoke"))]
     pub(crate) fn keep_for(mut self, retention: Option<Duration>) -> Self {
         self.options.retention = retention.or(self.options.retention);

@@ -107,7 +107,7 @@ impl<E: Into<Diagnostic>> From<InvokeError<E>> for Diagnostic {
     }
 }
 
-/// Gives the text of an error that is not the handler's, whose type need have no `Display`.
+/// Returns the text of an error that is not the handler's, whose type need have no `Display`.
 fn said(error: &InvokeError<std::convert::Infallible>) -> String {
     error.to_string()
 }
@@ -139,7 +139,7 @@ pub(super) fn rejected<E>(error: &InvokeError<E>, why: Rejection, quotes: bool) 
     tracing::warn!(event, rejection, reason, %detail, "invoke");
 }
 
-/// Gives the text of an error that is not the handler's.
+/// Returns the text of an error that is not the handler's.
 fn detail<E>(error: &InvokeError<E>) -> String {
     match error {
         InvokeError::Handler(_) => String::new(),

@@ -143,7 +143,7 @@ impl Kind {
         }
     }
 
-    /// Gives the value of the attribute `faas.trigger` of a span.
+    /// Returns the value of the attribute `faas.trigger` of a span.
     pub(super) fn trigger(self) -> &'static str {
         match self {
             Self::Direct | Self::StepFunctions | Self::S3Batch => "other",

@@ -237,7 +237,7 @@ impl<T: DeserializeOwned, E: Display + 'static> Config<T, E> {
         }
     }
 
-    /// Gives the stored answer, byte for byte unless the hook changes it.
+    /// Returns the stored answer, byte for byte unless the hook changes it.
     async fn replay(
         &self,
         event: &RawValue,

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::protocol::pointer::Pointer;
 
-/// The settings of a layer that few functions change, with their defaults: those that
-/// [`InvokeLayer::settings`](super::InvokeLayer::settings) gives to its closure. The layer has methods
-/// for the others.
+/// A layer's rarely changed settings, with their defaults:
+/// [`InvokeLayer::settings`](super::InvokeLayer::settings) passes them to its closure. The layer has
+/// methods for the others.
 ///
 /// ```
 /// use std::time::Duration;

@@ -42,7 +42,7 @@ pub(super) struct SubRecord<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Damaged;
 
-/// Gives the records of an aggregate; `None` for data that is none. As in AWS's own libraries, data
+/// Returns the records of an aggregate; `None` for data that is none. As in AWS's own libraries, data
 /// is an aggregate where its digest is right.
 pub(super) fn open(data: &[u8]) -> Option<Result<Vec<SubRecord<'_>>, Damaged>> {
     let (message, digest) = data

@@ -179,7 +179,7 @@ impl Source for ActiveMqEvent {
         message.queue.as_deref()
     }
 
-    /// Gives the queue. Lambda promises no order: by default, up to five invocations read one queue
+    /// Returns the queue. Lambda promises no order: by default, up to five invocations read one queue
     /// side by side.
     fn order_key(message: &ActiveMqMessage) -> Option<&str> {
         message.queue.as_deref()
@@ -190,7 +190,7 @@ impl Source for ActiveMqEvent {
         message.redelivered.then_some(2)
     }
 
-    /// Gives the text of a property that the producer set: a string, or the JSON text of a number
+    /// Returns the text of a property that the producer set: a string, or the JSON text of a number
     /// or a truth value.
     fn attribute(message: &ActiveMqMessage, name: &str) -> Option<String> {
         match message.properties.get(name)? {

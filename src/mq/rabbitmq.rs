@@ -178,7 +178,7 @@ impl Source for RabbitMqEvent {
         self.messages
     }
 
-    /// Gives the message id, or the queue and the message's position in the event: RabbitMQ has an
+    /// Returns the message id, or the queue and the message's position in the event: RabbitMQ has an
     /// id only where the producer set one.
     fn id(message: &RabbitMqMessage) -> Option<&str> {
         Some(message.message_id.as_deref().unwrap_or(&message.place))
@@ -198,7 +198,7 @@ impl Source for RabbitMqEvent {
         Some(&*message.queue_and_host).filter(|queue| !queue.is_empty())
     }
 
-    /// Gives the queue. Lambda promises no order: a message that is delivered again may come after a
+    /// Returns the queue. Lambda promises no order: a message that is delivered again may come after a
     /// later one.
     fn order_key(message: &RabbitMqMessage) -> Option<&str> {
         Some(&message.queue_and_host)
@@ -209,7 +209,7 @@ impl Source for RabbitMqEvent {
         message.redelivered.then_some(2)
     }
 
-    /// Gives the text of a header that the producer set: a text, in Base64 where it is not UTF-8,
+    /// Returns the text of a header that the producer set: a text, in Base64 where it is not UTF-8,
     /// or the JSON text of a number or a truth value.
     fn attribute(message: &RabbitMqMessage, name: &str) -> Option<String> {
         match message.headers.get(name)? {

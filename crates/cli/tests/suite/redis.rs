@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lambda_idempotency::testing::Crash;
-use lambda_idempotency::{Claim, Error, Idempotency, OnCrash, Outcome, Step, StepError};
+use lambda_idempotency::{Claim, Error, Idempotency, Key, OnCrash, Outcome, Step, StepError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -118,6 +118,22 @@ async fn all_records_are_listed_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_id_with_braces_is_that_of_its_own_record() {
+    let server = Server::start(&[]).await;
+    let once = engine(&server).await;
+    let raw = ["}", "%7D", "%257D", "{}"].map(|id| Key::raw("charge", id));
+    let mut ids = Vec::new();
+    for key in raw.into_iter().chain([Key::new("PUT /orders/{id}", "A")]) {
+        ids.push(once.record_id(&key).unwrap().as_str().to_owned());
+        let handler = async |_| Ok::<_, std::io::Error>(());
+        assert!(!once.run(key, None, handler).await.unwrap().is_replayed());
+    }
+    ids.sort();
+    let said = on(&server, "list --yes --json").await;
+    assert_eq!(said.ended_with(1).listed(), ids);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn keys_that_no_record_can_have_are_skipped_and_counted() {
     let server = Server::start(&[]).await;
     deliver(&server, "A").await.unwrap();
@@ -127,6 +143,8 @@ async fn keys_that_no_record_can_have_are_skipped_and_counted() {
         &b"idempotency:{}"[..],
         long.as_bytes(),
         b"idempotency:{\xff}",
+        b"idempotency:{a}b}",
+        b"idempotency:{a%}",
     ] {
         let mut set = redis::cmd("HSET");
         set.arg(key).arg("status").arg("COMPLETED");
@@ -151,7 +169,7 @@ async fn keys_that_no_record_can_have_are_skipped_and_counted() {
     ] {
         let said = on(&server, &line).await.ended_with(code);
         assert!(said.out.contains(found), "{said:?}");
-        let notes = said.err.matches("3 keys skipped: no record has");
+        let notes = said.err.matches("5 keys skipped: no record has");
         assert_eq!(notes.count(), 1, "{said:?}");
     }
 }
