@@ -50,7 +50,8 @@ def configuration():
     profile = re.search(r"^\[profile\.dev\]\n.*", (ROOT / "Cargo.toml").read_text(), re.MULTILINE | re.DOTALL)[0]
     packages = '[profile.dev.package."*"]\n'
     assert packages in profile, profile
-    return f"{(ROOT / '.cargo' / 'config.toml').read_text()}\n{profile.replace(packages, packages + 'incremental = false\n')}"
+    profile = profile.replace(packages, packages + "incremental = false\n")
+    return f"{(ROOT / '.cargo' / 'config.toml').read_text()}\n{profile}"
 
 
 class Reader:
