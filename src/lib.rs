@@ -122,6 +122,20 @@ macro_rules! clone_fields {
     };
 }
 
+/// Implements `Debug` with these fields alone: the others hold what is not for logs, or have no `Debug`.
+macro_rules! debug_fields {
+    ([$($parameters:tt)*] $name:ident $(<$($argument:ident),+>)? { $($field:ident),* }) => {
+        /// Shows what may be logged, and nothing else.
+        impl<$($parameters)*> std::fmt::Debug for $name $(<$($argument),+>)? {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($name))
+                    $(.field(stringify!($field), &self.$field))*
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+
 /// Writes both spans of a `Source`, with the fields of OpenTelemetry's conventions for messaging and those
 /// in braces. `destination` names the queue, stream or topic of one record.
 #[cfg(any(feature = "sqs", feature = "streams"))]
@@ -189,6 +203,11 @@ macro_rules! see {
         )
     };
 }
+
+#[cfg(test)]
+#[macro_use]
+#[path = "../tests/support/assert_matches.rs"]
+mod assert_matches;
 
 #[cfg(feature = "batch")]
 #[cfg_attr(docsrs, doc(cfg(feature = "batch")))]

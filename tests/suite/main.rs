@@ -9,6 +9,10 @@
     reason = "a test that panics has found something, and reads best with its helpers beside their use"
 )]
 
+#[macro_use]
+#[path = "../support/assert_matches.rs"]
+mod assert_matches;
+
 mod architecture;
 mod cached;
 mod causes;

@@ -7,6 +7,10 @@
     reason = "a test that panics has found something"
 )]
 
+#[macro_use]
+#[path = "../../../../tests/support/assert_matches.rs"]
+mod assert_matches;
+
 mod audit;
 #[path = "../../../postgres/tests/suite/support/bouncer.rs"]
 mod bouncer;

@@ -7,6 +7,10 @@
     clippy::panic
 )]
 
+#[macro_use]
+#[path = "../../../../tests/support/assert_matches.rs"]
+mod assert_matches;
+
 mod bad_input;
 mod conformance;
 mod examples;
