@@ -12,7 +12,7 @@ use std::fmt::Write;
 
 use data_encoding::HEXLOWER;
 use md5::{Digest, Md5};
-use serde_json::{Map, Number, Value};
+use serde_json::{Number, Value};
 
 use crate::protocol::fingerprint::Fingerprint;
 
@@ -90,98 +90,58 @@ fn is_missing(selected: &Value) -> bool {
 /// Writes a value. A [`Value`] holds integers beyond 64 bits as doubles, and they are written as
 /// these.
 fn dumps(value: &Value) -> String {
-    let mut text = String::new();
-    write_value(&mut text, value);
-    text
-}
-
-fn write_value(text: &mut String, value: &Value) {
     match value {
-        Value::Null => text.push_str("null"),
-        Value::Bool(true) => text.push_str("true"),
-        Value::Bool(false) => text.push_str("false"),
-        Value::Number(number) => write_number(text, number),
-        Value::String(string) => write_string(text, string),
+        Value::Null | Value::Bool(_) => value.to_string(),
+        Value::Number(number) => number_text(number),
+        Value::String(text) => quoted(text),
         Value::Array(values) => {
-            text.push('[');
-            for (position, value) in values.iter().enumerate() {
-                separate(text, position);
-                write_value(text, value);
-            }
-            text.push(']');
+            let values: Vec<_> = values.iter().map(dumps).collect();
+            format!("[{}]", values.join(", "))
         }
-        Value::Object(members) => write_object(text, members),
-    }
-}
-
-fn write_object(text: &mut String, members: &Map<String, Value>) {
-    // Python orders names by code points, and so do their bytes in UTF-8.
-    let mut members: Vec<_> = members.iter().collect();
-    members.sort_by_key(|(name, _)| name.as_str());
-    text.push('{');
-    for (position, (name, value)) in members.into_iter().enumerate() {
-        separate(text, position);
-        write_string(text, name);
-        text.push_str(": ");
-        write_value(text, value);
-    }
-    text.push('}');
-}
-
-fn separate(text: &mut String, position: usize) {
-    if position > 0 {
-        text.push_str(", ");
+        Value::Object(members) => {
+            // Python orders names by code points, and so do their bytes in UTF-8.
+            let mut members: Vec<_> = members.iter().collect();
+            members.sort_by_key(|(name, _)| name.as_str());
+            let members: Vec<_> = members
+                .into_iter()
+                .map(|(name, value)| format!("{}: {}", quoted(name), dumps(value)))
+                .collect();
+            format!("{{{}}}", members.join(", "))
+        }
     }
 }
 
 /// Writes printable ASCII as it is, and everything else as escaped UTF-16.
-fn write_string(text: &mut String, string: &str) {
-    text.push('"');
-    for c in string.chars() {
-        match c {
-            '"' => text.push_str("\\\""),
-            '\\' => text.push_str("\\\\"),
-            '\n' => text.push_str("\\n"),
-            '\r' => text.push_str("\\r"),
-            '\t' => text.push_str("\\t"),
-            '\u{8}' => text.push_str("\\b"),
-            '\u{c}' => text.push_str("\\f"),
-            ' '..='~' => text.push(c),
-            _ => {
-                for unit in c.encode_utf16(&mut [0; 2]) {
-                    // Writing to a string never fails.
-                    let _ = write!(text, "\\u{unit:04x}");
-                }
-            }
+fn quoted(text: &str) -> String {
+    let mut quoted = String::new();
+    // JSON's own escapes are those of Python.
+    for c in Value::from(text).to_string().chars() {
+        if matches!(c, ' '..='~') {
+            quoted.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            // Writing to a string never fails.
+            let _ = write!(quoted, "\\u{unit:04x}");
         }
     }
-    text.push('"');
+    quoted
 }
 
-fn write_number(text: &mut String, number: &Number) {
-    match number.as_f64() {
-        Some(double) if number.is_f64() => write_double(text, double),
-        _ => text.push_str(&number.to_string()),
-    }
-}
-
-/// Writes the shortest digits that give the same double again; with an exponent from 1e16 on, and
-/// below 1e-4.
-fn write_double(text: &mut String, double: f64) {
-    let scientific = format!("{double:e}");
-    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or_default();
-    let written = if (-4..16).contains(&exponent) {
-        // Rust leaves out the `.0` of a whole number.
-        let plain = double.to_string();
-        let point = if plain.contains('.') { "" } else { ".0" };
-        write!(text, "{plain}{point}")
-    } else {
-        let sign = if exponent < 0 { '-' } else { '+' };
-        write!(text, "{digits}e{sign}{:02}", exponent.abs())
+/// Writes a number. Of a double, the shortest digits that give it again; with an exponent from 1e16
+/// on, and below 1e-4.
+fn number_text(number: &Number) -> String {
+    let Some(double) = number.as_f64().filter(|_| number.is_f64()) else {
+        return number.to_string();
     };
-    // Writing to a string never fails.
-    let _ = written;
+    let text = format!("{double:?}");
+    match text.split_once('e') {
+        Some((digits, exponent)) => {
+            let exponent: i32 = exponent.parse().unwrap_or_default();
+            format!("{digits}e{exponent:+03}")
+        }
+        None => text,
+    }
 }
 
 #[cfg(test)]

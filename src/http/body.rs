@@ -3,7 +3,6 @@
 
 use std::any::Any;
 use std::error::Error;
-use std::fmt;
 use std::future::Future;
 use std::iter::successors;
 use std::pin::Pin;
@@ -169,11 +168,7 @@ impl<B: Body<Data = Bytes>> ResponseBody<B> {
     }
 }
 
-impl<B: Body> fmt::Debug for ResponseBody<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseBody").finish_non_exhaustive()
-    }
-}
+debug_fields!([B: Body] ResponseBody<B> {});
 
 impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
     type Data = Bytes;

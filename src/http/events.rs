@@ -152,16 +152,6 @@ mod sealed {
 /// Boxed: an event of API Gateway takes kilobytes, and is moved from one future to the next.
 struct EventBody<E>(Box<(E, Context)>);
 
-impl<E> EventBody<E> {
-    fn new(event: E, context: Context) -> Self {
-        Self(Box::new((event, context)))
-    }
-
-    fn into_parts(self) -> (E, Context) {
-        *self.0
-    }
-}
-
 impl<E: HttpEvent> RequestBody for EventBody<E> {
     async fn read(self, limit: usize) -> (Result<Bytes, ReadError>, Self) {
         let read = match self.0.0.body() {
@@ -192,7 +182,7 @@ where
     fn call(&mut self, event: LambdaEvent<E>) -> Self::Future {
         let LambdaEvent { payload, context } = event;
         let request = payload.head().with_lambda_context(context.clone());
-        let body = EventBody::new(payload, context);
+        let body = EventBody(Box::new((payload, context)));
         let mut request = request.map(|()| body);
         let own = OwnResponse {
             read: own_response::<E::Response>,
@@ -254,7 +244,7 @@ where
 
     fn call(&mut self, request: Request<EventBody<E>>) -> Self::Future {
         let (parts, body) = request.into_parts();
-        let (payload, context) = body.into_parts();
+        let (payload, context) = *body.0;
         let event = Incoming {
             payload,
             context,

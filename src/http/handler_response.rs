@@ -145,7 +145,6 @@ impl<B: Body<Data = Bytes>> HandlerResponse<B> {
             }
             Err(omission) => return Err(omission),
         };
-        let any_coding = !accepted.accept(headers);
         // HTTP/1.1 sends the trailers that this header announces.
         let announced = headers
             .get_all(TRAILER)
@@ -154,8 +153,9 @@ impl<B: Body<Data = Bytes>> HandlerResponse<B> {
         let announced = announced.filter(|_| !trailers.is_empty());
         let headers = stored(headers, &settings.unstored_headers).chain(announced);
         let trailers = stored(trailers, &settings.unstored_headers);
-        let stored = StoredResponse::of(status, headers, body);
-        to_json(&stored.with_trailers(trailers).in_any_coding(any_coding))
+        let mut stored = StoredResponse::of(status, headers, body).with_trailers(trailers);
+        stored.any_coding = !accepted.accept(self.response.headers());
+        to_json(&stored)
     }
 }
 

@@ -44,13 +44,7 @@ pub struct IdempotencyLayer {
 
 clone_fields!([] IdempotencyLayer { once, settings });
 
-impl fmt::Debug for IdempotencyLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IdempotencyLayer")
-            .field("settings", &self.settings)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([] IdempotencyLayer { settings });
 
 impl IdempotencyLayer {
     /// Makes a layer over an engine, for an API with several clients: keys of different scopes

@@ -53,7 +53,7 @@ fn stored(
     accepted: &AcceptedCodings,
 ) -> Result<(Response<Bytes>, HeaderMap), Problem> {
     let decoded = replayed.decode_with(|mut stored: StoredResponse| {
-        let (any_coding, trailers) = (stored.is_in_any_coding(), stored.take_trailers()?);
+        let (any_coding, trailers) = (stored.any_coding, stored.take_trailers()?);
         Ok::<_, Malformed>((any_coding, stored.into_response()?, trailers))
     });
     let (any_coding, response, trailers) = decoded.map_err(|obstacle| Problem::of(&obstacle))?;

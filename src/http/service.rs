@@ -1,6 +1,5 @@
 //! Runs a request: finds its key, asks the engine, calls the handler, ends the run.
 
-use std::fmt;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -47,13 +46,7 @@ pub struct IdempotencyService<Svc> {
 
 clone_fields!([Svc: Clone] IdempotencyService<Svc> { once, settings, inner });
 
-impl<Svc: fmt::Debug> fmt::Debug for IdempotencyService<Svc> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IdempotencyService")
-            .field("inner", &self.inner)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([Svc: std::fmt::Debug] IdempotencyService<Svc> { inner });
 
 impl<Svc, B, RB> Service<Request<B>> for IdempotencyService<Svc>
 where

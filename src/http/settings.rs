@@ -1,6 +1,6 @@
 //! The settings of a layer, what it does for one route, and what they say of a request.
 
-use std::fmt::{self, Display};
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -157,17 +157,7 @@ impl Default for Settings {
     }
 }
 
-impl fmt::Debug for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings")
-            .field("header", &self.header)
-            .field("strict", &self.strict)
-            .field("methods", &self.methods)
-            .field("routes", &self.routes)
-            .field("body_limit", &self.body_limit)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([] Settings { header, strict, methods, routes, body_limit });
 
 /// Holds the route of a request that the layer guards.
 #[derive(Debug, PartialEq, Eq)]

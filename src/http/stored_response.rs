@@ -22,9 +22,9 @@ pub(super) struct StoredResponse {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     trailers: Vec<(String, Octets)>,
     /// The first client didn't accept the answer's content coding either, so the handler doesn't
-    /// negotiate it.
+    /// negotiate it, and any client gets it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    any_coding: bool,
+    pub(super) any_coding: bool,
 }
 
 /// Holds text as it is, anything else in base64.
@@ -84,17 +84,6 @@ impl StoredResponse {
     /// Takes the trailers out.
     pub(super) fn take_trailers(&mut self) -> Result<HeaderMap, Malformed> {
         header_map(std::mem::take(&mut self.trailers))
-    }
-
-    /// Notes that the handler chose the content coding without regard to what the client accepts.
-    pub(super) fn in_any_coding(mut self, any_coding: bool) -> Self {
-        self.any_coding = any_coding;
-        self
-    }
-
-    /// Tells whether a client gets the answer in any content coding.
-    pub(super) fn is_in_any_coding(&self) -> bool {
-        self.any_coding
     }
 
     pub(super) fn into_response(self) -> Result<Response<Bytes>, Malformed> {

@@ -216,6 +216,14 @@ mod tests {
         assert!(!failed(&compressed(0x81, b"grpc-status: 0\r\n")));
         assert!(failed(&compressed(0x81, b"grpc-status: 13\r\n")));
         assert!(!failed(b"\x81\x00\x00\x00\x02zs"), "in another coding");
+        let mut coded = body("grpc-status: 13\r\n");
+        coded[0] = 1;
+        assert!(failed(&coded), "behind a compressed message");
+        let mut longest = b"grpc-status: 0\r\nx:".to_vec();
+        longest.resize(MOST_TRAILERS, b' ');
+        assert!(!failed(&compressed(0x81, &longest)));
+        longest.push(b' ');
+        assert!(failed(&compressed(0x81, &longest)), "it is too long");
 
         // In base64, whole or in pieces.
         let text = headers(&[("content-type", "application/grpc-web-text+proto")]);
@@ -230,6 +238,7 @@ mod tests {
         };
         assert!(!failed(&body("grpc-status: 0\r\n")));
         assert!(failed(&body("grpc-status: 14\r\n")));
+        assert!(failed(&coded), "behind a compressed message");
         assert!(failed(b"\x00\x00\x00\x00\x02ab"), "it broke off");
     }
 
@@ -257,6 +266,9 @@ mod tests {
         assert!(!failed(&compressed(3, b"{}")));
         assert!(failed(&compressed(3, br#"{"error":{"code":"internal"}}"#)));
         assert!(failed(b""), "it broke off");
+        let error = plain(r#"{"error":{}}"#);
+        let coded = [b"\x01\x00\x00\x00\x02{}", &error[..]].concat();
+        assert!(has_failed(&connect, Some(&coded), Some(&headers(&[]))));
         // Zstandard, and the head of one that broke off.
         let zstd = b"\x03\x00\x00\x00\x04\x28\xb5\x2f\xfd";
         assert!(!failed(zstd), "it may have succeeded");

@@ -23,7 +23,7 @@ async fn a_body_may_be_as_long_as_the_limit() {
         let mut event = ApiGatewayV2httpRequest::default();
         event.body = Some("four".to_owned());
         let context = Context::default();
-        let (read, _) = EventBody::new(event, context).read(limit).await;
+        let (read, _) = EventBody(Box::new((event, context))).read(limit).await;
         assert_eq!(read.is_ok(), fits, "{limit}");
     }
 }
