@@ -482,11 +482,8 @@ class Checkouts(Queues, unittest.TestCase):
     """Checkouts, as the gateway puts them into their queue: ministack has no integration of an HTTP API with SQS."""
 
     def check_out(self, orders):
-        """Sends orders in one batch, each with its client's key."""
-        entries = [
-            {"Id": str(place), "MessageBody": json.dumps(order), "MessageAttributes": {"event_id": {"DataType": "String", "StringValue": key}}}
-            for place, (order, key) in enumerate(orders)
-        ]
+        """Sends orders in one batch."""
+        entries = [{"Id": str(place), "MessageBody": json.dumps(order)} for place, order in enumerate(orders)]
         reply = self.sqs.send_message_batch(QueueUrl=stack.outputs["CheckoutsQueueUrl"], Entries=entries)
         self.assertEqual(len(reply["Successful"]), len(entries))
 
@@ -500,22 +497,22 @@ class Checkouts(Queues, unittest.TestCase):
         return {"order_id": unique("order"), "quantity": quantity, "amount": 1250}
 
     def ended(self, orders, *expected):
-        eventually(lambda: [set(self.effects(order)) for order, _ in orders] == list(expected) and self.is_drained("CheckoutsQueueUrl"))
-        self.assertEqual([self.effects(order) for order, _ in orders], [dict.fromkeys(each, 1) for each in expected])
+        eventually(lambda: [set(self.effects(order)) for order in orders] == list(expected) and self.is_drained("CheckoutsQueueUrl"))
+        self.assertEqual([self.effects(order) for order in orders], [dict.fromkeys(each, 1) for each in expected])
 
     def test_a_request_that_is_sent_twice_is_one_checkout_and_one_that_is_refused_is_undone(self):
-        orders = [(self.order(quantity), unique("cart")) for quantity in (2, 101)]
+        orders = [self.order(quantity) for quantity in (2, 101)]
         self.check_out(orders * 3)
         self.ended(orders, {"reserve", "charge", "ship"}, {"reserve", "charge", "refund", "release"})
 
     def test_a_checkout_whose_function_was_killed_asks_the_bank_and_goes_on(self):
-        orders = [(self.order(2), unique("cart")) for _ in range(2)]
+        orders = [self.order(2) for _ in range(2)]
         functions = {name: physical for name, kind, physical in stack.resources() if kind == "AWS::Lambda::Function"}
 
         def is_charge(request):
             values = request.body.get("ExpressionAttributeValues", {})
             of = values.get(":of", {}).get("S")
-            return request.body.get("TableName") == stack.outputs["EffectsTable"] and of == orders[0][0]["order_id"]
+            return request.body.get("TableName") == stack.outputs["EffectsTable"] and of == orders[0]["order_id"]
 
         stack.wire.hang(is_charge, then=lambda: stack.kill(functions["Checkout"]))
         self.check_out(orders)

@@ -1,8 +1,8 @@
 //! Checks orders out, as a saga: reserves the goods, charges the card, books the carrier. Where one of them refuses permanently, what was done is
 //! undone, and the order is refused.
 //!
-//! Behind API Gateway and a queue, without a function between them: the gateway puts each request into the queue, with its `Idempotency-Key` as
-//! the attribute `event_id`. The worker is an inbox, so that a request which is sent twice is one checkout.
+//! Behind API Gateway and a queue, without a function between them: the gateway puts the body of each request into the queue. The key is the
+//! order's id, so that a request which is sent twice is one checkout.
 //!
 //! | variable | |
 //! |---|---|
@@ -15,13 +15,13 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::error::DisplayErrorContext;
 use lambda_idempotency::dynamodb::DynamoDbStore;
-use lambda_idempotency::sqs::{BatchLayer, Message, SqsEvent};
+use lambda_idempotency::sqs::{BatchLayer, Message};
 use lambda_idempotency::{Claim, Idempotency, SagaError};
-use lambda_runtime::{Error, LambdaEvent};
+use lambda_runtime::Error;
 use serde::{Deserialize, Serialize};
 use telemetry::Exporter;
 use telemetry::variables::{needed, number};
-use tower::{Layer, ServiceExt};
+use tower::Layer;
 
 mod shop;
 
@@ -82,20 +82,6 @@ async fn all_steps(shop: &Shop, order: &Order, claim: &Claim) -> Result<(), Saga
     saga.finish().await
 }
 
-/// Removes the quotes around the clients' keys. The HTTP layers take a quoted key as the bare one; the gateway
-/// passes it on as it is.
-fn unquoted(mut event: LambdaEvent<SqsEvent>) -> LambdaEvent<SqsEvent> {
-    for message in &mut event.payload.records {
-        let key = message.message_attributes.get_mut("event_id");
-        if let Some(key) = key.and_then(|key| key.string_value.as_mut())
-            && let Ok(bare) = serde_json::from_str(key)
-        {
-            *key = bare;
-        }
-    }
-    event
-}
-
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     let metrics = telemetry::start()?;
@@ -112,47 +98,18 @@ async fn serve(metrics: Exporter) -> Result<(), Error> {
     if let Some(days) = number::<u32>("RETENTION_DAYS")? {
         builder = builder.retention(Duration::from_hours(24 * u64::from(days)));
     }
-    // The sample has one client. Of several, two may choose the same key: `template.yaml` says how
+    // The sample has one client. Of several, two may choose the same id: `template.yaml` says how
     // the gateway names the client, and each has its own keys with
     // `.scope(|_, message| message.message_attributes.get("client")?.string_value.clone())`.
     let worker = BatchLayer::new(builder.build()?)
-        .inbox("checkout")
+        .operation("checkout")
+        .key(|order: &Order| order.id.clone())
         .on_error(|message, error: &SagaError<ShopError>| {
             let error = DisplayErrorContext(error);
             tracing::warn!(message.message_id, %error, "not checked out");
         })
         .handler(move |message: Message<Order>| {
             check_out(shop.clone(), message.body, message.claim)
-        })
-        .map_request(unquoted);
+        });
     lambda_runtime::run(metrics.layer(worker)).await
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use lambda_runtime::Context;
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_key_in_quotes_is_the_bare_one() {
-        for (sent, expected) in [
-            ("cart-1", "cart-1"),
-            (r#""cart-1""#, "cart-1"),
-            (r#""a\"b""#, r#"a"b"#),
-            (r#""cart-1"#, r#""cart-1"#),
-            ("17", "17"),
-        ] {
-            let attributes = json!({ "event_id": { "stringValue": sent } });
-            let event = json!({ "Records": [{ "messageAttributes": attributes }] });
-            let event = serde_json::from_value(event).unwrap();
-            let event = unquoted(LambdaEvent::new(event, Context::default()));
-            let mut message = event.payload.records.into_iter().next().unwrap();
-            let key = message.message_attributes.remove("event_id").unwrap();
-            assert_eq!(key.string_value.as_deref(), Some(expected));
-        }
-    }
 }

@@ -11,19 +11,15 @@ use serde_json::{Value, json};
 use super::payments_worker::{NONE, failed};
 use crate::support::lambda::{Function, PATIENCE, number, text};
 use crate::support::proxy::Meddler;
+use crate::support::server::unique;
 use crate::support::{Fault, Proxy, events};
 
 /// As many crash points at once: each has processes and tables of its own.
 const SIDE_BY_SIDE: usize = 4;
 
-/// The client's key.
-const CART: &str = "cart-1";
-
-/// Returns the delivery of the message that the gateway puts into the queue for a request, with the client's key.
-fn delivery(order: &Value, message_id: &str, key: &str) -> Value {
-    let mut message = events::message(message_id, order.to_string());
-    message["messageAttributes"]["event_id"] = json!({ "stringValue": key, "dataType": "String" });
-    json!({ "Records": [message] })
+/// Returns the delivery of the message that the gateway puts into the queue for a request. Each has its own id.
+fn delivery(order: &Value) -> Value {
+    json!({ "Records": [events::message(&unique("m"), order.to_string())] })
 }
 
 /// Stops the request of this number, before it applies or behind.
@@ -69,15 +65,9 @@ async fn done(function: &Function) -> BTreeMap<String, i64> {
 /// Delivers the order until its message leaves the queue, each time behind the lease of the attempt before. Returns what the
 /// function wrote.
 async fn deliver(function: &Function, order: &Value, at: (usize, bool)) -> String {
-    deliver_under(CART, function, order, at).await
-}
-
-/// Delivers the order as [`deliver`] does, under this key.
-async fn deliver_under(key: &str, function: &Function, order: &Value, at: (usize, bool)) -> String {
     let mut sandbox = function.start().await;
-    for delivery_number in 0..3 {
-        let message_id = format!("m-{delivery_number}");
-        if failed(sandbox.invoke(delivery(order, &message_id, key)).await) == NONE {
+    for _ in 0..3 {
+        if failed(sandbox.invoke(delivery(order)).await) == NONE {
             return sandbox.lines();
         }
         function.end_leases_within(Duration::from_hours(1)).await;
@@ -94,9 +84,6 @@ async fn survives_each_crash(order: Value, expected: &[&str]) {
     deliver(&function, &order, (0, false)).await;
     assert_eq!(done(&function).await, expected);
     let requests = proxy.take_total();
-    // The gateway passes the client's quotes on.
-    deliver_under("\"cart-1\"", &function, &order, (0, false)).await;
-    assert_eq!(done(&function).await, expected);
     assert!(requests > 8, "{requests}");
 
     let points = (0..requests).flat_map(|number| [(number, false), (number, true)]);
@@ -112,7 +99,7 @@ async fn survives_each_crash(order: Value, expected: &[&str]) {
             };
             let proxy = Proxy::meddled_with(function.server(), Arc::new(stop)).await;
             let mut doomed = function.behind(&proxy).start().await;
-            doomed.begin(delivery(order, "m-0", CART)).await;
+            doomed.begin(delivery(order)).await;
             let parked = tokio::time::timeout(PATIENCE, proxy.parked()).await;
             assert!(parked.is_ok(), "{at:?}: it never came there");
             doomed.kill();

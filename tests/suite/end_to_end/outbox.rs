@@ -310,7 +310,7 @@ async fn a_sweep_that_cannot_publish_fails_and_the_event_stays() {
     path.place("cart-1").await;
     path.queue_wire.inject("SendMessage", Fault::DENY);
     let mut relay = path.relay.start().await;
-    assert!(matches!(relay.invoke(json!({})).await, Reply::Failed(_)));
+    assert_matches!(relay.invoke(json!({})).await, Reply::Failed(_));
     let events = path.relay.effects().await;
     assert!(events[0].contains_key("pending"));
 }

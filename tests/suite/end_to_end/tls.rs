@@ -24,7 +24,7 @@ async fn another_authority_is_refused_and_the_log_says_what_to_set() {
         let mut sandbox = function.start().await;
         for event in [one_payment(), batch(&["pay-1", "pay-2"].map(payment))] {
             let reply = sandbox.invoke(event).await;
-            assert!(matches!(reply, Reply::Failed(_)), "{reply:?}");
+            assert_matches!(reply, Reply::Failed(_));
         }
         let log = sandbox.lines();
         assert!(log.contains("UnknownIssuer"), "{log}");

@@ -42,7 +42,7 @@ async fn is_parked(path: &Path, target: &str, operation: &str, answer: &Fault) -
     // As often as the SDK tries.
     path.queue_wire.repeat(operation, answer.clone(), 3);
     let swept = relay.invoke(json!({})).await;
-    assert!(matches!(swept, Reply::Failed(_)), "{answer:?}: {swept:?}");
+    assert_matches!(swept, Reply::Failed(_), "{answer:?}");
     path.queue_wire.forget();
     let event = path.relay.effects().await.remove(0);
     assert!(!event.contains_key("refusals"), "{answer:?}");

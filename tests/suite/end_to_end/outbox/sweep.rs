@@ -40,12 +40,12 @@ async fn events_that_cannot_be_published_keep_no_other_from_the_sweep_and_are_pa
     let mut relay = relay.with("PARK_AFTER_REFUSALS", "2").start().await;
 
     // Each is tried, what is no event is parked at once, and the sweep fails, so that its function does.
-    assert!(matches!(relay.invoke(json!({})).await, Reply::Failed(_)));
+    assert_matches!(relay.invoke(json!({})).await, Reply::Failed(_));
     assert_eq!(path.queue.take().len(), 1);
     assert!(relay.lines().contains(r#""outbox_parked":1,"#));
 
     // Nobody takes them a second time: they are parked, the next sweep has nothing to do.
-    assert!(matches!(relay.invoke(json!({})).await, Reply::Failed(_)));
+    assert_matches!(relay.invoke(json!({})).await, Reply::Failed(_));
     let counted = relay.lines();
     let counted = counted
         .lines()
@@ -89,7 +89,7 @@ async fn all_parked_events_are_put_back_at_once_and_an_interruption_costs_nothin
     put_poison(&path).await;
     let refusing = path.relay.target("eventbridge:orders");
     let mut refusing = refusing.with("PARK_AFTER_REFUSALS", "1").start().await;
-    assert!(matches!(refusing.invoke(json!({})).await, Reply::Failed(_)));
+    assert_matches!(refusing.invoke(json!({})).await, Reply::Failed(_));
     path.queue.take();
 
     // The target is corrected: it takes what isn't JSON.
@@ -117,7 +117,7 @@ async fn all_parked_events_are_put_back_at_once_and_an_interruption_costs_nothin
     assert!(behind.iter().max() >= Some(&(all - 1)), "{behind:?}");
     let put_back = json!({ "parked": "put_back" });
     let failed = relay.invoke(put_back.clone()).await;
-    assert!(matches!(failed, Reply::Failed(_)), "{failed:?}");
+    assert_matches!(failed, Reply::Failed(_));
     let left = parked(&mut relay).await;
     assert!((1..all).contains(&left), "{left}");
     let answer = relay.invoke(put_back).await.answer();
@@ -147,7 +147,7 @@ async fn an_item_whose_time_has_a_fraction_is_parked() {
     put.into(&path).await;
     let mut relay = path.relay.start().await;
     let swept = relay.invoke(json!({})).await;
-    assert!(matches!(swept, Reply::Failed(_)), "{swept:?}");
+    assert_matches!(swept, Reply::Failed(_));
     let event = path.relay.effects().await.remove(0);
     assert!(event.contains_key("parked_at") && !event.contains_key("pending"));
     assert!(path.queue.take().is_empty());
@@ -199,7 +199,7 @@ async fn an_aggregate_that_takes_long_to_read_leaves_the_others_their_time() {
     let wire = Proxy::meddled_with(path.orders.server(), endless.clone()).await;
     let relay = path.relay.behind(&wire).timeout(Duration::from_secs(30));
     let swept = relay.start().await.invoke(json!({})).await;
-    assert!(matches!(swept, Reply::Failed(_)), "{swept:?}");
+    assert_matches!(swept, Reply::Failed(_));
     assert!(endless.0.load(Ordering::Relaxed) > 0, "it was not read");
     assert_eq!(path.queue.take().len(), 30);
 }
