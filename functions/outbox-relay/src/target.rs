@@ -120,6 +120,29 @@ fn blames_the_event(code: &str, message: &str) -> bool {
             && !names(&PARTS_OF_THE_TARGET)
 }
 
+/// Adds what travels beside an event's data to a message for a queue or a topic, and sends it. The builders of both have the same methods, and
+/// no type in common.
+macro_rules! send {
+    ($request:expr, $attribute:ty, $target:expr, $event:expr) => {{
+        let mut request = $request;
+        for (name, value) in attributes($event) {
+            let attribute = <$attribute>::builder()
+                .data_type("String")
+                .string_value(value)
+                .build()
+                .map_err(PublishError::unfit)?;
+            request = request.message_attributes(name, attribute);
+        }
+        if is_fifo($target) {
+            request = request
+                .message_group_id(group(&$event.aggregate))
+                .message_deduplication_id(&$event.id);
+        }
+        let sent = request.send().await;
+        sent.map(drop).map_err(|error| PublishError::of(&error))
+    }};
+}
+
 impl Target {
     /// From its name: `sqs:https://…`, `sns:arn:…`, `eventbridge:bus`.
     pub(crate) fn parse(config: &SdkConfig, name: &str) -> Result<Self, String> {
@@ -146,66 +169,17 @@ impl Target {
     /// A FIFO queue or topic drops what is delivered again within five minutes, and keeps an aggregate's events in order.
     pub(crate) async fn publish(&self, event: &StoredEvent) -> Result<(), PublishError> {
         match self {
-            Self::Sqs { client, url } => to_queue(client, url, event).await,
-            Self::Sns { client, topic } => to_topic(client, topic, event).await,
+            Self::Sqs { client, url } => {
+                let request = client.send_message().queue_url(url);
+                send!(request.message_body(&event.data), SqsAttribute, url, event)
+            }
+            Self::Sns { client, topic } => {
+                let request = client.publish().topic_arn(topic);
+                send!(request.message(&event.data), SnsAttribute, topic, event)
+            }
             Self::EventBridge { client, bus } => on_bus(client, bus, event).await,
         }
     }
-}
-
-async fn to_queue(
-    client: &aws_sdk_sqs::Client,
-    url: &str,
-    event: &StoredEvent,
-) -> Result<(), PublishError> {
-    let mut request = client
-        .send_message()
-        .queue_url(url)
-        .message_body(&event.data);
-    for (name, value) in attributes(event) {
-        let attribute = SqsAttribute::builder()
-            .data_type("String")
-            .string_value(value)
-            .build()
-            .map_err(PublishError::unfit)?;
-        request = request.message_attributes(name, attribute);
-    }
-    if is_fifo(url) {
-        request = request
-            .message_group_id(group(&event.aggregate))
-            .message_deduplication_id(&event.id);
-    }
-    request
-        .send()
-        .await
-        .map_err(|error| PublishError::of(&error))?;
-    Ok(())
-}
-
-async fn to_topic(
-    client: &aws_sdk_sns::Client,
-    topic: &str,
-    event: &StoredEvent,
-) -> Result<(), PublishError> {
-    let mut request = client.publish().topic_arn(topic).message(&event.data);
-    for (name, value) in attributes(event) {
-        let attribute = SnsAttribute::builder()
-            .data_type("String")
-            .string_value(value)
-            .build()
-            .map_err(PublishError::unfit)?;
-        request = request.message_attributes(name, attribute);
-    }
-    if is_fifo(topic) {
-        request = request
-            .message_group_id(group(&event.aggregate))
-            .message_deduplication_id(&event.id);
-    }
-    request
-        .send()
-        .await
-        .map_err(|error| PublishError::of(&error))?;
-    Ok(())
 }
 
 async fn on_bus(
