@@ -163,6 +163,15 @@ class Schedules(unittest.TestCase):
             self.assertIs(one.get("OmitName"), True, f"{path}: {one}")
 
 
+class Integrations(unittest.TestCase):
+    def test_what_a_client_sends_is_no_part_of_a_text(self):
+        """The gateway puts it in as it is: in JSON, a quote would end the text, and what follows be another attribute."""
+        integrations = STACK.resources("AWS::ApiGatewayV2::Integration")
+        self.assertIn("CheckoutsIntegration", integrations)
+        for name, one in integrations.items():
+            self.assertNotIn("${request.", str(one["Properties"].get("RequestParameters")), name)
+
+
 class OtherPages(unittest.TestCase):
     def test_alarms_md_names_the_limits_that_the_templates_have(self):
         page = (ROOT / "docs/operations/alarms.md").read_text()
@@ -225,6 +234,15 @@ class OtherPages(unittest.TestCase):
                 self.assertIn("if its key comes from the payload", " ".join(words.split()), name)
         paragraph = next(one for one in sections["Discarded"].split("\n\n") if "event.json" in one)
         self.assertIn("repeat until `batchItemFailures` is empty; only then delete", " ".join(paragraph.split()))
+
+    def test_what_ends_an_invocation_is_searched_as_lambda_writes_it(self):
+        """Its own lines and a panic are no JSON, and a pattern of fields passes them over."""
+        page = (ROOT / "docs/operations/alarms.md").read_text()
+        sections = dict(re.findall(r"^### (\w+)\n(.*?)(?=^##)", page + "\n##", re.MULTILINE | re.DOTALL))
+        for name in ("Takeovers", "ServerErrors", "Failing", "Dropped", "Failed"):
+            searched = re.search(r"^events '(.*)'$", sections[name], re.MULTILINE)[1]
+            for words in ('?"Task timed out"', '?"Runtime exited"', "?panicked"):
+                self.assertIn(words, searched, name)
 
     def test_each_doctor_of_any_function_names_the_adapters(self):
         for name in ("alarms", "checklist"):
