@@ -6,7 +6,8 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::operation::scan::ScanError;
 use aws_sdk_dynamodb::types::AttributeValue;
-use futures_util::stream::{self, Stream};
+use futures_util::future::join_all;
+use futures_util::stream::{self, Stream, StreamExt};
 use lambda_idempotency::dynamodb::TableLayout;
 use lambda_idempotency::protocol::record::Found;
 
@@ -122,25 +123,60 @@ pub fn pages(
 /// Reads several segments side by side, and each of them page by page. `read` returns the page that
 /// begins at a place, and the place at which the next one begins: `None` at the end of the segment.
 ///
-/// A segment ends with its first error.
+/// A segment ends with its first error. No read is under way while a page is handed out: it would not be
+/// polled, and its time would run out.
 pub fn side_by_side<At, P, E, Reading>(
     begins: impl IntoIterator<Item = At>,
-    read: impl Fn(At) -> Reading + Clone,
+    read: impl Fn(At) -> Reading,
 ) -> impl Stream<Item = Result<P, E>>
 where
     Reading: Future<Output = Result<(P, Option<At>), E>>,
 {
-    let each = begins.into_iter().map(move |begin| {
-        let read = read.clone();
-        Box::pin(stream::unfold(Some(begin), move |at| {
-            let reading = at.map(&read);
-            async move {
-                Some(match reading?.await {
-                    Ok((page, next)) => (Ok(page), next),
-                    Err(error) => (Err(error), None),
-                })
+    let begins: Vec<At> = begins.into_iter().collect();
+    let rounds = stream::unfold(begins, move |begins| {
+        let reading = join_all(begins.into_iter().map(&read));
+        async move {
+            let (mut pages, mut next) = (Vec::new(), Vec::new());
+            for answer in reading.await {
+                pages.push(answer.map(|(page, behind)| {
+                    next.extend(behind);
+                    page
+                }));
             }
-        }))
+            (!pages.is_empty()).then(|| (stream::iter(pages), next))
+        }
     });
-    stream::select_all(each)
+    rounds.flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use futures_util::pin_mut;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn no_read_is_under_way_while_a_page_is_handed_out() {
+        let under_way = &Cell::new(0);
+        let read = move |(segment, page): (u8, u8)| async move {
+            under_way.set(under_way.get() + 1);
+            for _ in 0..segment {
+                tokio::task::yield_now().await;
+            }
+            under_way.set(under_way.get() - 1);
+            let next = (page < 2).then_some((segment, page + 1));
+            Ok::<_, AuditError>(((segment, page), next))
+        };
+        let pages = side_by_side((0..3).map(|segment| (segment, 1)), read);
+        pin_mut!(pages);
+        let mut all = Vec::new();
+        while let Some(page) = pages.next().await {
+            assert_eq!(under_way.get(), 0);
+            all.push(page.unwrap());
+        }
+        all.sort_unstable();
+        assert_eq!(all, [(0, 1), (0, 2), (1, 1), (1, 2), (2, 1), (2, 2)]);
+    }
 }
