@@ -255,13 +255,13 @@ fn renamed(text: &str) -> Result<(String, String), String> {
 #[non_exhaustive]
 pub enum Command {
     /// Shows a record.
-    Get(records::get::Args),
+    Get(records::find::Which),
     /// Prints what a delivery would be told now, and what can safely be done.
     Explain(records::explain::Args),
     /// Finds records by what became of them.
     List(records::list::Args),
     /// Ends an attempt's lease, so that the next delivery runs.
-    Release(records::release::Args),
+    Release(records::OrderArgs),
     /// Stores a success, so that duplicates get it and nothing runs again.
     Complete(records::complete::Args),
     /// Stores a failure, so that duplicates get it and nothing runs again.
@@ -269,7 +269,7 @@ pub enum Command {
     /// Settles a step that waits for an operator: its effect happened, or not.
     SettleStep(records::settle_step::Args),
     /// Erases a stored outcome and the results of steps. Duplicates still don't run.
-    Redact(records::redact::Args),
+    Redact(records::OrderArgs),
     /// Gives the keys of final records back, on purpose: the next delivery of each is its next attempt.
     Rerun(records::rerun::Args),
     /// Holds a deployment to what silently breaks it.

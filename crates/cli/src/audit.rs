@@ -255,9 +255,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     if args.sample.is_some() {
         note(format_args!("the same sample again: --seed {seed}"));
     }
-    context
-        .output()
-        .report(&Report::of(&tally, args.sample.is_some()))?;
+    context.report(&Report::of(&tally, args.sample.is_some()))?;
     Ok(if tally.found_any() || tally.is_blind() {
         Exit::Found
     } else {

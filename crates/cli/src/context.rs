@@ -1,13 +1,17 @@
 //! The context of a command.
 
 use std::cell::Cell;
+use std::fmt::Display;
+use std::io::{self, Write as _};
 use std::time::SystemTime;
 
 use lambda_idempotency::EpochMillis;
+use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::args::Global;
-use crate::output::{Output, WARNING, counted, note};
+use crate::failure::Failure;
+use crate::output::{WARNING, counted, finish, note, shown, shown_json};
 
 /// The context of a command: the flags that all commands share, and its output.
 #[derive(Debug)]
@@ -37,11 +41,53 @@ impl Context {
         &self.global
     }
 
-    /// Returns the output to print to.
-    pub fn output(&self) -> Output {
-        Output {
-            json: self.global.json,
+    /// Prints a report. Colours are left out where the output is no terminal. Where its reader went
+    /// away, it has read enough of it: the command ends as it would have.
+    ///
+    /// # Errors
+    ///
+    /// When it can't be printed.
+    pub fn report<R: Serialize + Display>(&self, report: &R) -> Result<(), Failure> {
+        match self.print(report, serde_json::to_string_pretty) {
+            Err(Failure::BrokenPipe) => Ok(()),
+            printed => printed,
         }
+    }
+
+    /// Prints the report of a command that has written a record.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Written`] when it can't be printed, or its reader went away.
+    pub(crate) fn written<R: Serialize + Display>(&self, report: &R) -> Result<(), Failure> {
+        self.print(report, serde_json::to_string_pretty)
+            .map_err(Failure::written)
+    }
+
+    /// Prints one line of a list that may be long: a line of JSON, or of text.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::BrokenPipe`] when the reader went away.
+    pub fn line<R: Serialize + Display>(&self, report: &R) -> Result<(), Failure> {
+        self.print(report, serde_json::to_string)
+    }
+
+    fn print<R: Serialize + Display>(
+        &self,
+        report: &R,
+        json: fn(&R) -> serde_json::Result<String>,
+    ) -> Result<(), Failure> {
+        let mut out = anstream::stdout().lock();
+        let text = if self.global.json {
+            json(report).map(|json| shown_json(&json))
+        } else {
+            Ok(shown(report))
+        };
+        let written = text
+            .map_err(io::Error::from)
+            .and_then(|text| writeln!(out, "{text}"));
+        finish(written.and_then(|()| out.flush()))
     }
 
     /// Tells whether the next question is answered by a `--yes`, and uses that up.

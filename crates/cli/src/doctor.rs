@@ -1,13 +1,11 @@
 //! `doctor`: holds a deployment to what silently breaks it, by AWS's own APIs.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::files;
-use crate::time;
 
 mod collect;
 pub(crate) mod facts;
@@ -36,7 +34,7 @@ pub struct Args {
     pub cargo_lock: Option<PathBuf>,
     /// The code's settings.
     #[command(flatten)]
-    pub settings: SettingArgs,
+    pub settings: Settings,
     /// A finding that is accepted; repeat it for more.
     #[arg(long, value_name = "ID", value_parser = rule)]
     pub ignore: Vec<String>,
@@ -51,32 +49,6 @@ pub enum Adapter {
     Http,
     /// Direct and asynchronous invocations.
     Invoke,
-}
-
-/// The code's settings, where they aren't the library's defaults.
-#[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "What the code sets")]
-pub struct SettingArgs {
-    /// The time for which outcomes are kept.
-    #[arg(long, default_value = "7days", value_parser = time::duration, value_name = "DURATION")]
-    pub retention: Duration,
-    /// The time for which permanent failures are kept: an hour, where it isn't given. Give it where the code
-    /// has such failures: streams are compared with it then, too.
-    #[arg(long, value_parser = time::duration, value_name = "DURATION")]
-    pub failure_retention: Option<Duration>,
-    /// The most by which clocks may differ.
-    #[arg(long, default_value = "1s", value_parser = time::duration, value_name = "DURATION")]
-    pub skew_margin: Duration,
-}
-
-impl SettingArgs {
-    pub(crate) fn settings(&self) -> Settings {
-        Settings {
-            retention: self.retention,
-            failure_retention: self.failure_retention,
-            skew_margin: self.skew_margin,
-        }
-    }
 }
 
 pub(crate) fn rule(id: &str) -> Result<String, String> {
@@ -102,7 +74,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     deployment.second_tls = second_tls;
     let mut report = rules::check(&deployment, &args.ignore);
     report.not_checked = not_checked;
-    context.output().report(&report)?;
+    context.report(&report)?;
     Ok(if report.findings.is_empty() {
         Exit::Fine
     } else {

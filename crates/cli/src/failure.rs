@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::path::Path;
+use std::time::Duration;
 use std::{io, iter};
 
 use lambda_idempotency::dynamodb::DynamoDbError;
@@ -9,6 +10,7 @@ use lambda_idempotency::{KeyError, StoreError};
 pub(crate) use lambda_idempotency_audit::words;
 
 use crate::exit::Exit;
+use crate::time::length;
 
 /// A failure, in words that say what to do.
 #[derive(Debug, thiserror::Error)]
@@ -108,6 +110,14 @@ impl Failure {
         Self::Service {
             doing: doing.into(),
             reason: words(error),
+        }
+    }
+
+    /// A failure of a service that gave no answer in this time.
+    pub(crate) fn no_answer(doing: &str, time: Duration) -> Self {
+        Self::Service {
+            doing: doing.to_owned(),
+            reason: format!("no answer within {}", length(time)),
         }
     }
 

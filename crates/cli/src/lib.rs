@@ -56,7 +56,7 @@ pub async fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
 
 async fn dispatch(command: Command, context: &Context) -> Result<Exit, Failure> {
     match command {
-        Command::Get(args) => records::get::run(&args, context).await,
+        Command::Get(which) => records::get::run(&which, context).await,
         Command::Explain(args) => records::explain::run(&args, context).await,
         Command::List(args) => records::list::run(&args, context).await,
         Command::Release(args) => records::release::run(&args, context).await,

@@ -1,10 +1,9 @@
-//! Prints reports: for an operator with colours on a terminal, as JSON for a program.
+//! The text of reports: for an operator with colours on a terminal, as JSON for a program.
 
 use std::fmt::{self, Display, Write as _};
 use std::io::{self, Write};
 
 use anstyle::AnsiColor;
-use serde::Serialize;
 
 use crate::failure::Failure;
 
@@ -50,7 +49,7 @@ pub(crate) const DIM: Style = Style('\u{fdd5}', anstyle::Style::new().dimmed());
 ///
 /// Styles and line ends are written as characters, and texts as strings, so that no text passes for
 /// one.
-fn shown(report: impl Display) -> String {
+pub(crate) fn shown(report: impl Display) -> String {
     let mut shown = Shown(String::new());
     let _ = write!(shown, "{report}");
     shown.0
@@ -82,7 +81,7 @@ impl fmt::Write for Shown {
 }
 
 /// The same of JSON, in which such a character is part of a string.
-fn shown_json(json: &str) -> String {
+pub(crate) fn shown_json(json: &str) -> String {
     let mut text = String::new();
     for char in json.chars() {
         let _ = match char {
@@ -101,64 +100,6 @@ fn shown_json(json: &str) -> String {
 pub(crate) fn is_obeyed(char: char) -> bool {
     char.is_control()
         || matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
-/// The output of a command.
-#[derive(Clone, Copy, Debug)]
-pub struct Output {
-    /// As one JSON document, instead of text.
-    pub json: bool,
-}
-
-impl Output {
-    /// Prints a report. Colours are left out where the output is no terminal. Where its reader went
-    /// away, it has read enough of it: the command ends as it would have.
-    ///
-    /// # Errors
-    ///
-    /// When it can't be printed.
-    pub fn report<R: Serialize + Display>(self, report: &R) -> Result<(), Failure> {
-        match self.print(report, serde_json::to_string_pretty) {
-            Err(Failure::BrokenPipe) => Ok(()),
-            printed => printed,
-        }
-    }
-
-    /// Prints the report of a command that has written a record.
-    ///
-    /// # Errors
-    ///
-    /// [`Failure::Written`] when it can't be printed, or its reader went away.
-    pub(crate) fn written<R: Serialize + Display>(self, report: &R) -> Result<(), Failure> {
-        self.print(report, serde_json::to_string_pretty)
-            .map_err(Failure::written)
-    }
-
-    /// Prints one line of a list that may be long: a line of JSON, or of text.
-    ///
-    /// # Errors
-    ///
-    /// [`Failure::BrokenPipe`] when the reader went away.
-    pub fn line<R: Serialize + Display>(self, report: &R) -> Result<(), Failure> {
-        self.print(report, serde_json::to_string)
-    }
-
-    fn print<R: Serialize + Display>(
-        self,
-        report: &R,
-        json: fn(&R) -> serde_json::Result<String>,
-    ) -> Result<(), Failure> {
-        let mut out = anstream::stdout().lock();
-        let text = if self.json {
-            json(report).map(|json| shown_json(&json))
-        } else {
-            Ok(shown(report))
-        };
-        let written = text
-            .map_err(io::Error::from)
-            .and_then(|text| writeln!(out, "{text}"));
-        finish(written.and_then(|()| out.flush()))
-    }
 }
 
 /// Words a number of things: `1 record`, `2 records`.

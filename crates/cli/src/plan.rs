@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::context::Context;
-use crate::doctor::facts::Deployment;
-use crate::doctor::{SettingArgs, rule, rules};
+use crate::doctor::facts::{Deployment, Settings};
+use crate::doctor::{rule, rules};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::time;
@@ -49,7 +49,7 @@ pub struct Args {
     pub function: Vec<String>,
     /// The code's settings.
     #[command(flatten)]
-    pub settings: SettingArgs,
+    pub settings: Settings,
     /// The settings of a queue's worker, where there is no template.
     #[command(flatten)]
     pub queue: QueueArgs,
@@ -114,7 +114,6 @@ pub fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
             "say what is planned: --template FILE, --function-timeout DURATION of a queue's worker, or --requests NUMBER for the cost",
         ));
     }
-    let settings = args.settings.settings();
     let (functions, tables, not_read) = match &args.template {
         Some(path) => template::read(
             path,
@@ -132,7 +131,7 @@ pub fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         aws: "aws".to_owned(),
         tables,
         functions,
-        settings,
+        settings: args.settings.clone(),
         clock_ahead_millis: None,
         second_tls: None,
     };
@@ -151,7 +150,7 @@ pub fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         not_read,
         cost: args.cost.of_month(),
     };
-    context.output().report(&report)?;
+    context.report(&report)?;
     Ok(if report.check.findings.is_empty() {
         Exit::Fine
     } else {

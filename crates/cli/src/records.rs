@@ -22,7 +22,7 @@ mod view;
 
 pub use acts::{Act, OPERATOR_STEP};
 pub use explanation::{Answer, Explanation};
-pub use order::Report;
+pub use order::{OrderArgs, Report};
 pub use rerun::Line as Rerun;
 pub(crate) use scan::pages;
 pub(crate) use search::classify;

@@ -16,7 +16,6 @@ use crate::args::Global;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{WARNING, note};
-use crate::time;
 
 /// The number of keys that the server looks at for one page. The file of a scan has the ids
 /// of a page until all were read.
@@ -54,14 +53,8 @@ impl Redis {
             Ok((store, client, connection))
         };
         let connected = tokio::time::timeout(global.timeout, connect).await;
-        let Ok(connected) = connected else {
-            let time = time::length(global.timeout);
-            return Err(Failure::Service {
-                doing: "connect to Redis".to_owned(),
-                reason: format!("no answer within {time}"),
-            });
-        };
-        let (store, client, connection) = connected.map_err(failed)?;
+        let late = |_| Failure::no_answer("connect to Redis", global.timeout);
+        let (store, client, connection) = connected.map_err(late)?.map_err(failed)?;
         let prefix = global.table.as_deref().unwrap_or(DEFAULT_PREFIX);
         let info = client.get_connection_info();
         Ok(Self {
@@ -133,7 +126,7 @@ impl Redis {
         &self,
         at: Page,
         context: &Context,
-    ) -> Result<(Vec<Row>, Option<Page>), Failure> {
+    ) -> Result<(Vec<Row<Page>>, Option<Page>), Failure> {
         let Page { cursor, mut read } = at;
         let begin = format!("{}:{{", self.prefix);
         let mut scan = cmd("SCAN");
@@ -190,11 +183,11 @@ impl Page {
     }
 }
 
-/// A record that was read, and what is left of its page.
-pub(crate) struct Row {
+/// A record that was read, and what is left to read behind it.
+pub(crate) struct Row<B> {
     pub(crate) id: String,
     pub(crate) found: Found,
-    pub(crate) behind: Page,
+    pub(crate) behind: B,
 }
 
 /// A text as a pattern that fits nothing else.

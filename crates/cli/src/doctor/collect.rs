@@ -82,7 +82,7 @@ pub(super) async fn deployment(
         aws: asking.aws,
         tables: vec![table],
         functions,
-        settings: args.settings.settings(),
+        settings: args.settings.clone(),
         clock_ahead_millis: clock,
         second_tls: None,
     };

@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use crate::args::Layout;
+use crate::time;
 
 /// A deployment: the tables of records, the functions that use them, and what their code sets.
 #[derive(Clone, Debug, Default)]
@@ -24,13 +25,20 @@ pub(crate) struct Deployment {
     pub(crate) second_tls: Option<Vec<String>>,
 }
 
-/// The code's settings, as the flags give them.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    pub(crate) retention: Duration,
-    /// The library's own, where the flags don't give it.
-    pub(crate) failure_retention: Option<Duration>,
-    pub(crate) skew_margin: Duration,
+/// The code's settings, where they aren't the library's defaults.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "What the code sets")]
+pub struct Settings {
+    /// The time for which outcomes are kept.
+    #[arg(long, default_value = "7days", value_parser = time::duration, value_name = "DURATION")]
+    pub retention: Duration,
+    /// The time for which permanent failures are kept: an hour, where it isn't given. Give it where the code
+    /// has such failures: streams are compared with it then, too.
+    #[arg(long, value_parser = time::duration, value_name = "DURATION")]
+    pub failure_retention: Option<Duration>,
+    /// The most by which clocks may differ.
+    #[arg(long, default_value = "1s", value_parser = time::duration, value_name = "DURATION")]
+    pub skew_margin: Duration,
 }
 
 impl Default for Settings {

@@ -7,13 +7,16 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Value, json};
 
 use super::yaml;
 use crate::failure::Failure;
 use crate::files;
+
+/// The depth from which nested templates are not read: one may nest itself.
+const MOST_DEEP: u8 = 4;
 
 /// A template, with the values of its parameters.
 #[derive(Debug)]
@@ -23,6 +26,8 @@ pub(super) struct Template {
     /// Before the names of its resources: `Stack/`.
     prefix: String,
     nested: BTreeMap<String, Template>,
+    /// The resources that make others, which were not read, each with the reason.
+    unread: Vec<String>,
     /// Which of its conditions hold, as far as they were asked for.
     conditions: RefCell<BTreeMap<String, Option<bool>>>,
 }
@@ -51,49 +56,64 @@ impl Template {
             )));
         }
         let mut parameters: BTreeMap<String, Value> = members(&root["Parameters"])
-            .map(|(name, parameter)| (name.clone(), parameter["Default"].clone()))
+            .map(|(name, parameter)| (name.clone(), value_of(parameter, &parameter["Default"])))
             .collect();
         for (name, value) in given {
-            if !parameters.contains_key(&name) {
+            let Some(known) = parameters.get_mut(&name) else {
                 return Err(Failure::usage(format!("{shown} has no parameter `{name}`")));
-            }
-            parameters.insert(name, value);
+            };
+            *known = value_of(&root["Parameters"][&name], &value);
         }
         let mut template = Self {
             root,
             parameters,
             prefix,
             nested: BTreeMap::new(),
+            unread: Vec::new(),
             conditions: RefCell::default(),
         };
         let folder = path.parent().unwrap_or(Path::new("."));
-        if depth < 4 {
-            template.load_nested(folder, depth)?;
-        }
+        template.load_nested(folder, depth)?;
         Ok(template)
     }
 
     fn load_nested(&mut self, folder: &Path, depth: u8) -> Result<(), Failure> {
-        let mut nested = BTreeMap::new();
+        let (mut nested, mut unread) = (BTreeMap::new(), Vec::new());
         for (name, resource) in self.resources() {
             let place = match resource["Type"].as_str() {
                 Some("AWS::CloudFormation::Stack") => &resource["Properties"]["TemplateURL"],
                 Some("AWS::Serverless::Application") => &resource["Properties"]["Location"],
-                _ => continue,
+                Some(_) => continue,
+                // A loop has no type: `Fn::ForEach`.
+                None => &Value::Null,
             };
-            let file: Option<PathBuf> = place.as_str().map(|place| folder.join(place));
+            let own = format!("{}{name}", self.prefix);
+            let file = place.as_str().map(|place| folder.join(place));
             let Some(file) = file.filter(|file| file.is_file()) else {
+                unread.push(format!("{own}: what it makes is in no file here"));
                 continue;
             };
+            if depth == MOST_DEEP {
+                unread.push(format!("{own}: it is nested too deep to be read"));
+                continue;
+            }
             let given = self.resolve(&resource["Properties"]["Parameters"]);
             let given = members(&given)
                 .map(|(name, value)| (name.clone(), value.clone()))
                 .collect();
-            let prefix = format!("{}{name}/", self.prefix);
-            nested.insert(name.clone(), Self::load(&file, given, prefix, depth + 1)?);
+            let template = Self::load(&file, given, format!("{own}/"), depth + 1)?;
+            nested.insert(name.clone(), template);
         }
         self.nested = nested;
+        self.unread = unread;
         Ok(())
+    }
+
+    /// The resources, here or in nested templates, that make others, which were not read, each with the
+    /// reason.
+    pub(super) fn unread(&self) -> Vec<String> {
+        let nested = self.nested.values().flat_map(Self::unread);
+        self.unread.iter().cloned().chain(nested).collect()
     }
 
     /// The resources of this template, by name, without those that their condition leaves out.
@@ -139,7 +159,7 @@ impl Template {
         Some(match value {
             Value::Object(of) => of.iter().filter_map(member).collect(),
             Value::Array(items) => items.iter().filter_map(|item| self.part(item)).collect(),
-            other => other.clone(),
+            other => told(other),
         })
     }
 
@@ -163,7 +183,7 @@ impl Template {
 
     fn reference(&self, name: &str) -> Value {
         if let Some(value) = self.parameters.get(name) {
-            return value.clone();
+            return told(value);
         }
         // SAM makes an alias and a version of these names, for `AutoPublishAlias`.
         let of = name.strip_suffix(".Alias");
@@ -200,7 +220,7 @@ impl Template {
             Some((of, "")) => self.reference(of),
             Some((of, attribute)) => self.attribute(&json!([of, attribute])),
             None if text.contains("${") => Value::Null,
-            None => json!(text),
+            None => told(&json!(text)),
         }
     }
 
@@ -235,6 +255,25 @@ impl Template {
             "Fn::Or" => each().try_fold(false, |any, one| Some(any || one?)),
             _ => None,
         }
+    }
+}
+
+/// The value of a parameter that is given this one, or has it by default; `null` where that only names
+/// the value in SSM.
+fn value_of(parameter: &Value, given: &Value) -> Value {
+    let kind = parameter["Type"].as_str().unwrap_or_default();
+    if kind.starts_with("AWS::SSM::Parameter::Value<") {
+        Value::Null
+    } else {
+        given.clone()
+    }
+}
+
+/// The value; `null` where another service has it.
+fn told(value: &Value) -> Value {
+    match value {
+        Value::String(text) if text.contains("{{resolve:") => Value::Null,
+        other => other.clone(),
     }
 }
 

@@ -51,17 +51,19 @@ pub(super) fn read(
     let mut reading = Reading {
         template: &template,
         named,
-        not_read: Vec::new(),
+        not_read: template.unread(),
     };
     let mut functions = reading.functions();
     let is_read = |name: &&String| functions.iter().any(|function| function.name == **name);
     let missing = named.iter().find(|name| !is_read(name));
     if functions.is_empty() || missing.is_some() {
         let name = missing.map(|name| format!(" `{name}`")).unwrap_or_default();
-        return Err(Failure::usage(format!(
+        let mut told = vec![format!(
             "{} has no such function{name} with the variable IDEMPOTENCY_TABLE: nothing to look at",
             path.display()
-        )));
+        )];
+        told.extend(reading.not_read);
+        return Err(Failure::usage(told.join("; ")));
     }
     let written = functions
         .iter()

@@ -3,8 +3,14 @@
 use saphyr::{LoadableYamlNode, Scalar, Yaml};
 use serde_json::{Map, Value, json};
 
+use super::intrinsic::members;
+
 /// Reads the first document of the text.
 pub(super) fn read(text: &str) -> Result<Value, String> {
+    // JSON writes some characters as two escapes, which YAML doesn't take.
+    if let Ok(json) = serde_json::from_str(text) {
+        return Ok(json);
+    }
     let documents = Yaml::load_from_str(text).map_err(|error| error.to_string())?;
     documents
         .first()
@@ -17,9 +23,9 @@ fn value(node: &Yaml<'_>) -> Value {
         Yaml::Value(scalar) => of_scalar(scalar),
         Yaml::Representation(text, ..) => Value::String(text.to_string()),
         Yaml::Sequence(items) => items.iter().map(value).collect(),
-        Yaml::Mapping(members) => {
+        Yaml::Mapping(of) => {
             let member = |(name, member): (&Yaml<'_>, &Yaml<'_>)| (name_of(name), value(member));
-            Value::Object(members.iter().map(member).collect())
+            Value::Object(merged(of.iter().map(member).collect()))
         }
         Yaml::Tagged(tag, node) => intrinsic(&tag.suffix, value(node)),
         Yaml::Alias(_) | Yaml::BadValue => Value::Null,
@@ -41,6 +47,19 @@ fn name_of(node: &Yaml<'_>) -> String {
         Value::String(text) => text,
         other => other.to_string(),
     }
+}
+
+/// Puts a mapping's own members over those of the mappings that `<<` names, as SAM does.
+fn merged(mut own: Map<String, Value>) -> Map<String, Value> {
+    let others = match own.remove("<<") {
+        Some(Value::Array(several)) => several,
+        Some(one) => vec![one],
+        None => return own,
+    };
+    for (name, value) in others.iter().flat_map(members) {
+        own.entry(name).or_insert_with(|| value.clone());
+    }
+    own
 }
 
 fn intrinsic(tag: &str, argument: Value) -> Value {
@@ -72,6 +91,15 @@ mod tests {
         });
         assert_eq!(read(text), Ok(expected.clone()));
         assert_eq!(read(&expected.to_string()), Ok(expected));
+        assert_eq!(read(r#"{"a": "\ud83d\ude00"}"#), Ok(json!({"a": "😀"})));
         assert!(read("a: [").is_err());
+    }
+
+    #[test]
+    fn own_members_stand_over_merged_ones() {
+        let text = "a: &a\n  b: 1\n  c: 2\nd: &d\n  c: 3\n  e: 4\nf:\n  <<: *a\n  b: 5\ng:\n  h: 6\n  <<: [ *a , *d ]\n";
+        let read = read(text).unwrap();
+        assert_eq!(read["f"], json!({"b": 5, "c": 2}));
+        assert_eq!(read["g"], json!({"h": 6, "b": 1, "c": 2, "e": 4}));
     }
 }

@@ -114,7 +114,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
             (_, None) => {}
         }
     }
-    context.output().report(&explanation)?;
+    context.report(&explanation)?;
     Ok(if explanation.needs_person {
         Exit::Found
     } else {

@@ -8,27 +8,19 @@ use crate::records::explain::SKEW_MARGIN;
 use crate::records::find::{Which, find};
 use crate::records::view::RecordView;
 
-/// The arguments of `get`.
-#[derive(Debug, clap::Args)]
-pub struct Args {
-    /// The record.
-    #[command(flatten)]
-    pub which: Which,
-}
-
 /// Shows a record.
 ///
 /// # Errors
 ///
 /// When there is none: exit code 2.
-pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
+pub async fn run(which: &Which, context: &Context) -> Result<Exit, Failure> {
     let records = context.records().await?;
-    let target = find(&args.which, &records, context).await?;
+    let target = find(which, &records, context).await?;
     let Some(found) = &target.found else {
-        return Err(no_record(&args.which, target.id.as_str(), &records));
+        return Err(no_record(which, target.id.as_str(), &records));
     };
     let view = RecordView::of(&target.id, found, records.now(context).await?, SKEW_MARGIN);
-    context.output().report(&view)?;
+    context.report(&view)?;
     Ok(Exit::Fine)
 }
 

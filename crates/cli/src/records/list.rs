@@ -220,7 +220,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         if !args.wants(namespace, &id, &found, state, now) {
             return Ok(Fate::Left);
         }
-        context.output().line(&Entry::of(id, &found, state, now))?;
+        context.line(&Entry::of(id, &found, state, now))?;
         listed += 1;
         let is_last = args.limit.is_some_and(|limit| listed >= limit.get());
         Ok(if is_last { Fate::Last } else { Fate::Taken })

@@ -167,7 +167,7 @@ pub(crate) async fn give(
     if let Ok(Some(act)) = earlier {
         report.act = act;
         report.after = Some(report.before.clone());
-        context.output().report(&report)?;
+        context.report(&report)?;
         return Ok(Exit::Fine);
     }
     let fits = earlier.and_then(|_| check(record));
@@ -193,7 +193,7 @@ pub(crate) async fn give(
         );
     }
     if args.dry_run {
-        context.output().report(&report)?;
+        context.report(&report)?;
         return Ok(Exit::Fine);
     }
     let state = report.before.state.word();
@@ -228,7 +228,7 @@ pub(crate) async fn give(
     note(format_args!("{at} {act} {} by {by}: {reason}", id.as_str()));
     report.written = true;
     report.after = Some(RecordView::of(&id, &left, now, SKEW_MARGIN));
-    context.output().written(&report)?;
+    context.written(&report)?;
     Ok(Exit::Fine)
 }
 

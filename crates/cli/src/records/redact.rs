@@ -8,14 +8,6 @@ use crate::failure::Failure;
 use crate::records::operate::{Ending, is_redacted};
 use crate::records::order::{OrderArgs, give};
 
-/// The arguments of `redact`.
-#[derive(Debug, clap::Args)]
-pub struct Args {
-    /// The record, and why.
-    #[command(flatten)]
-    pub order: OrderArgs,
-}
-
 /// Erases a stored outcome, also one in its own item, and the results of steps. Duplicates are
 /// told that it was erased, and don't run. It names and leaves an object in a bucket, and any
 /// outcome that an earlier attempt may have kept.
@@ -23,9 +15,9 @@ pub struct Args {
 /// # Errors
 ///
 /// When the record has no outcome, or moved.
-pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
+pub async fn run(args: &OrderArgs, context: &Context) -> Result<Exit, Failure> {
     let ending = |_: &Record, _| Ending::Redacted;
-    give(&args.order, "redact", context, ending, |record| {
+    give(args, "redact", context, ending, |record| {
         if record.status == Status::InProgress {
             return Err("the record has no outcome: complete it, or fail it".to_owned());
         }

@@ -8,23 +8,15 @@ use crate::failure::Failure;
 use crate::records::operate::{Ending, gives_results, is_compensated};
 use crate::records::order::{OrderArgs, give};
 
-/// The arguments of `release`.
-#[derive(Debug, clap::Args)]
-pub struct Args {
-    /// The record, and why.
-    #[command(flatten)]
-    pub order: OrderArgs,
-}
-
 /// Gives the key of an attempt that died, or failed permanently, back. Right where its effect did not
 /// happen.
 ///
 /// # Errors
 ///
 /// When the record is completed or released already, is live, or moved.
-pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
+pub async fn run(args: &OrderArgs, context: &Context) -> Result<Exit, Failure> {
     let ending = |_: &Record, _| Ending::Released;
-    give(&args.order, "release", context, ending, |record| {
+    give(args, "release", context, ending, |record| {
         if record.is_released() {
             return Err(
                 "the record is released already: the next delivery runs, or a step of it waits, which `settle-step` ends; `explain` says which".to_owned(),

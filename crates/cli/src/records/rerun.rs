@@ -473,7 +473,7 @@ async fn give_all(
             done: what,
             words,
         };
-        if let Err(error) = bar.suspend(|| context.output().line(&line)) {
+        if let Err(error) = bar.suspend(|| context.line(&line)) {
             // Nobody would learn what becomes of the others.
             let error = match what {
                 Done::Given => error.written(),

@@ -18,15 +18,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::files::{bytes, save};
 use crate::records::search::{Cost, classify};
-use crate::redis::Page;
-
-/// A record that a scan has read.
-struct Row {
-    id: String,
-    found: Found,
-    /// The rest of the segment.
-    behind: Segment,
-}
+use crate::redis::{Page, Row};
 
 /// The attributes of a key. They are strings in each layout.
 type Key = HashMap<String, String>;
@@ -235,7 +227,7 @@ async fn page(
     context: &Context,
     segment: usize,
     from: Segment,
-) -> Result<(Vec<Row>, Segment), Failure> {
+) -> Result<(Vec<Row<Segment>>, Segment), Failure> {
     match (&records.place, from) {
         (Place::DynamoDb(table), Segment::After(key)) => {
             dynamodb_page(table, context, segment, key).await
@@ -257,7 +249,7 @@ async fn page(
         }
         (Place::Redis(redis), Segment::At(page)) => {
             let (rows, next) = redis.page(page, context).await?;
-            let row = |row: crate::redis::Row| Row {
+            let row = |row: Row<Page>| Row {
                 id: row.id,
                 found: row.found,
                 behind: Segment::At(row.behind),
@@ -274,7 +266,7 @@ async fn dynamodb_page(
     context: &Context,
     segment: usize,
     after: Key,
-) -> Result<(Vec<Row>, Segment), Failure> {
+) -> Result<(Vec<Row<Segment>>, Segment), Failure> {
     let string = |(name, value)| (name, AttributeValue::S(value));
     let after: HashMap<_, _> = after.into_iter().map(string).collect();
     let after = (!after.is_empty()).then_some(after);

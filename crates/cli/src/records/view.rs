@@ -3,9 +3,9 @@
 use std::fmt;
 
 use lambda_idempotency::protocol::journal::{StepEntry, StepState};
-use lambda_idempotency::protocol::record::{Found, Owner, Record, Takeover};
+use lambda_idempotency::protocol::record::{Found, Owner, Takeover};
 use lambda_idempotency::protocol::{Asking, Decision, Rules, decide};
-use lambda_idempotency::{EpochMillis, Fingerprint, OnCrash, RecordId, SagaStatus};
+use lambda_idempotency::{EpochMillis, OnCrash, RecordId, SagaStatus};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -177,56 +177,35 @@ impl RecordView {
         now: EpochMillis,
         margin: std::time::Duration,
     ) -> Self {
-        let state = State::of(found, now, margin);
-        let mut view = Self {
+        let record = found.content.as_deref().ok();
+        let lease = record.filter(|record| !record.is_released());
+        let lease = lease.and_then(|record| record.lease);
+        let started = record.and_then(|record| record.started_at);
+        let completed = record.and_then(|record| record.completed_at);
+        let times = started.zip(completed);
+        let fingerprint = record.and_then(|record| record.fingerprint.as_ref());
+        let outcome = record.and_then(|record| record.outcome.as_ref());
+        let steps = record.into_iter().flat_map(handlers_steps);
+        let steps = steps.map(|(name, entry)| StepView::of(name, entry));
+        Self {
             id: id.as_str().to_owned(),
-            state,
-            unreadable: None,
-            attempt: None,
+            state: State::of(found, now, margin),
+            unreadable: found.content.as_ref().err().cloned(),
+            attempt: record.map(|record| record.attempt),
             owner: found.version.owner.clone(),
-            started_at: None,
-            lease: None,
-            completed_at: None,
-            duration_ms: None,
-            expires_at: None,
-            last_error: None,
-            fingerprint: None,
-            outcome: None,
-            key_generation: 0,
-            saga: None,
-            steps: Vec::new(),
-            acts: Vec::new(),
-        };
-        match &found.content {
-            Ok(record) => view.fill(record),
-            Err(reason) => view.unreadable = Some(reason.clone()),
+            started_at: started.map(time::text),
+            lease: lease.map(time::text),
+            completed_at: completed.map(time::text),
+            duration_ms: times.map(|(started, completed)| completed.0.saturating_sub(started.0)),
+            expires_at: record.map(|record| time::text(record.expiration.to_millis())),
+            last_error: record.and_then(|record| record.last_error.clone()),
+            fingerprint: fingerprint.map(|fingerprint| fingerprint.as_str().to_owned()),
+            outcome: outcome.map(OutcomeView::of),
+            key_generation: record.map_or(0, |record| record.journal.key_generation()),
+            saga: record.and_then(SagaStatus::of).map(SagaStatus::as_str),
+            steps: steps.collect(),
+            acts: record.map_or_else(Vec::new, |record| acts(&record.journal)),
         }
-        view
-    }
-
-    fn fill(&mut self, record: &Record) {
-        let lease = record.lease.filter(|_| !record.is_released());
-        self.attempt = Some(record.attempt);
-        self.owner = record.owner.as_ref().map(Owner::as_str).map(str::to_owned);
-        self.started_at = record.started_at.map(time::text);
-        self.lease = lease.map(time::text);
-        self.completed_at = record.completed_at.map(time::text);
-        let times = record.started_at.zip(record.completed_at);
-        self.duration_ms = times.map(|(started, completed)| completed.0.saturating_sub(started.0));
-        self.expires_at = Some(time::text(record.expiration.to_millis()));
-        self.last_error.clone_from(&record.last_error);
-        self.fingerprint = record
-            .fingerprint
-            .as_ref()
-            .map(Fingerprint::as_str)
-            .map(str::to_owned);
-        self.outcome = record.outcome.as_ref().map(OutcomeView::of);
-        self.saga = SagaStatus::of(record).map(SagaStatus::as_str);
-        self.steps = handlers_steps(record)
-            .map(|(name, entry)| StepView::of(name, entry))
-            .collect();
-        self.key_generation = record.journal.key_generation();
-        self.acts = acts(&record.journal);
     }
 }
 

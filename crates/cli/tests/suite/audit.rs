@@ -14,8 +14,8 @@ use aws_sdk_dynamodb::types::{
 use serde_json::{Value, json};
 
 use crate::support::{
-    self, Item, Said, Scratch, command, dynamodb, item, number, on, put_all, run, size, table,
-    table_with, text,
+    self, Item, Said, Scratch, command, dynamodb, item, number, on, put_all, refused, run, size,
+    table, table_with, text,
 };
 
 fn records() -> usize {
@@ -397,9 +397,7 @@ async fn an_export_is_compared_by_a_command() {
         .await
         .refused(3, "/nonexistent/manifest-files.json");
     std::fs::write(folder.join("data/part0.json.gz"), "rubbish").unwrap();
-    by_command(place, COUNTS_ONE)
-        .await
-        .refused(3, "part0.json.gz");
+    refused(by_command(place, COUNTS_ONE), 3, "part0.json.gz").await;
 }
 
 #[tokio::test]
@@ -481,9 +479,7 @@ async fn an_export_is_read_from_s3() {
     let audit = of_bucket("exports/AWSDynamoDB", &url);
     let said = run(&audit).await.ended_with(0);
     assert_eq!(counts(&said), [250, 0, 0]);
-    run(&of_bucket("other", &url))
-        .await
-        .refused(3, "manifest-files.json");
+    refused(run(&of_bucket("other", &url)), 3, "manifest-files.json").await;
 }
 
 #[tokio::test]

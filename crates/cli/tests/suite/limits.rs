@@ -4,7 +4,8 @@ use std::process::Stdio;
 
 use crate::records::{WHY, dead, deliver, id};
 use crate::support::{
-    Said, Scratch, command, get, item, number, on, place, put, record, run, step, table, text,
+    Said, Scratch, command, get, item, number, on, place, put, record, refused, run, step, table,
+    text,
 };
 
 #[tokio::test]
@@ -22,9 +23,7 @@ async fn a_time_that_no_calendar_has_is_refused() {
         "audit --effect-key id --effects-command cat --settled-for",
     ] {
         for time in [years, "101years", "18446744073709551615s"] {
-            run(&format!("{words} {time}"))
-                .await
-                .refused(2, "a hundred years");
+            refused(run(&format!("{words} {time}")), 2, "a hundred years").await;
         }
     }
     // A date without dashes is none, either.
@@ -286,7 +285,5 @@ async fn what_would_be_stored_or_computed_as_something_else_is_refused() {
 #[tokio::test]
 async fn times_that_no_number_holds_are_compared_as_the_longest() {
     let times = "--function-timeout 100years --window 100years --max-receive-count 4294967295";
-    run(&format!("plan {times}"))
-        .await
-        .refused(1, "4294967295 receives take");
+    refused(run(&format!("plan {times}")), 1, "4294967295 receives take").await;
 }

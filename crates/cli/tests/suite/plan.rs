@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use serde_json::{Value, json};
 
-use crate::support::{Said, Scratch, findings, run};
+use crate::support::{Said, Scratch, ended_with, findings, run};
 
 const TEMPLATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../template.yaml");
 
@@ -174,9 +174,7 @@ async fn parameters_and_settings_are_applied() {
     );
     let found = plan_changed(unsaid, "").await.ended_with(1);
     assert_eq!(ids(&found), ["retention"; 2]);
-    plan_changed(unsaid, "--retention 56days")
-        .await
-        .ended_with(0);
+    ended_with(plan_changed(unsaid, "--retention 56days"), 0).await;
     plan(TEMPLATE, "--parameter Nothing=1")
         .await
         .refused(2, "has no parameter `Nothing`");
@@ -293,6 +291,62 @@ async fn a_value_that_a_template_does_not_tell_is_no_default_and_a_scalar_is_its
     for unknown in ["visibility-timeout", "retention", "receive-count"] {
         assert!(!judged.contains(&format!("\"{unknown}\"")), "{judged}");
     }
+}
+
+/// What has the value, or makes the functions, is in another place than the template.
+#[tokio::test]
+async fn what_another_place_has_is_not_read() {
+    const TEMPLATE: &str = "Parameters:
+  Off: { Type: AWS::SSM::Parameter::Value<String>, Default: /payments/off }
+  Kept: { Type: String, Default: '{{resolve:ssm:/payments/off}}' }
+Resources:
+  Work: { Type: AWS::Lambda::Function, Properties: { Environment: { Variables: { IDEMPOTENCY_TABLE: t, IDEMPOTENCY_DISABLED: @ } } } }
+";
+    for (value, is_known) in [
+        ("!Ref Off", false),
+        ("!Ref Kept", false),
+        ("'{{resolve:ssm:/payments/off}}'", false),
+        ("!Sub '{{resolve:ssm:/payments/off}}'", false),
+        ("no", true),
+    ] {
+        let [_, fine, not_read] = planned_with(TEMPLATE, value).await;
+        assert_eq!(fine.contains("kill-switch"), is_known, "{value}: {fine}");
+        let is_told = not_read.contains("IDEMPOTENCY_DISABLED");
+        assert_eq!(is_told, !is_known, "{value}: {not_read}");
+    }
+    for (other, is_read) in [
+        ("Other: { Type: AWS::SQS::Queue }", true),
+        (
+            "Other: { Type: AWS::CloudFormation::Stack, Properties: { TemplateURL: nowhere.yaml } }",
+            false,
+        ),
+        (
+            "Other: { Type: AWS::Serverless::Application, Properties: { Location: { ApplicationId: a } } }",
+            false,
+        ),
+        ("Fn::ForEach::Other: [Name, [A], {}]", false),
+    ] {
+        let template = format!("{}  {other}\n", TEMPLATE.replace('@', "no"));
+        let not_read = planned(&template, "").await["not_read"].to_string();
+        let is_told = not_read.contains("Other: what it makes is in no file here");
+        assert_eq!(is_told, !is_read, "{other}: {not_read}");
+    }
+    let given = planned(&TEMPLATE.replace('@', "!Ref Off"), "--parameter Off=no").await;
+    let not_read = given["not_read"].to_string();
+    assert!(not_read.contains("IDEMPOTENCY_DISABLED"), "{not_read}");
+    let nothing = "Resources: { Other: { Type: AWS::Serverless::Application } }";
+    let words = "nothing to look at; Other: what it makes is in no file here";
+    plan(Scratch::with(nothing), "").await.refused(2, words);
+
+    let (folder, own) = (Scratch::folder(), TEMPLATE.replace('@', "no"));
+    let path = folder.join("own.yaml");
+    let own = format!(
+        "{own}  Own: {{ Type: AWS::CloudFormation::Stack, Properties: {{ TemplateURL: own.yaml }} }}\n"
+    );
+    std::fs::write(&path, own).unwrap();
+    let not_read = plan(path.display(), "").await.json()["not_read"].to_string();
+    let too_deep = "Own/Own/Own/Own/Own: it is nested too deep to be read";
+    assert!(not_read.contains(too_deep), "{not_read}");
 }
 
 /// Each property that is read, with `@` for its value, or for what it is in.

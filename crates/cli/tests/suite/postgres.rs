@@ -14,7 +14,8 @@ use tokio::sync::Notify;
 use crate::bouncer::bouncer;
 use crate::records::WHY;
 use crate::support::{
-    PATIENCE, Said, Scratch, cut_off, deliver, engine, engine_an_hour_ago, key, receipt, run,
+    PATIENCE, Said, Scratch, cut_off, deliver, ended_with, engine, engine_an_hour_ago, key,
+    receipt, refused, run,
 };
 
 /// A server that is missing is a failure: a lane that skips itself proves nothing.
@@ -61,9 +62,7 @@ async fn behind_a_proxy_that_shares_connections_each_command_works() {
         assert_eq!(ran, Outcome::Executed(receipt(2)));
         let got = on(&format!("get {id}")).await.ended_with(0).json();
         assert_eq!(got["outcome"]["value"], receipt(2), "{got}");
-        on(&format!("rerun {id} --keys new {WHY}"))
-            .await
-            .ended_with(0);
+        ended_with(on(&format!("rerun {id} --keys new {WHY}")), 0).await;
         let ran = deliver(&once, token).await.unwrap();
         assert_eq!(ran, Outcome::Executed(receipt(3)));
         on(&format!("redact {id} {WHY}")).await.ended_with(0);
@@ -301,9 +300,7 @@ async fn a_list_is_gone_on_with_on_its_own_table_alone() {
     );
     let replace = sqlx::raw_sql(sqlx::AssertSqlSafe(replace));
     replace.execute(one.pool()).await.unwrap();
-    on(&table, &list)
-        .await
-        .refused(2, "another table of this name");
+    refused(on(&table, &list), 2, "another table of this name").await;
 }
 
 #[tokio::test]
@@ -333,7 +330,7 @@ async fn an_open_transaction_derives_new_keys_once_it_is_open() {
     assert_ne!(*second.get(), first);
     rerun("two").await;
     let stale = run(true).await;
-    assert!(matches!(stale, Err(Error::InFlight { .. })), "{stale:?}");
+    assert_matches!(stale, Err(Error::InFlight { .. }));
     let third = run(true).await.unwrap();
     assert!(!third.is_replayed());
     assert!(*third.get() != first && third.get() != second.get());
@@ -359,9 +356,7 @@ async fn a_redaction_erases_the_outcomes_of_all_attempts() {
     };
     let before = kept().await;
     assert!(before.len() == 2 && !before.contains(&0), "{before:?}");
-    on(&table, &format!("redact {} {WHY}", id.as_str()))
-        .await
-        .ended_with(0);
+    ended_with(on(&table, &format!("redact {} {WHY}", id.as_str())), 0).await;
     assert_eq!(kept().await, [0, 0]);
 }
 
@@ -440,9 +435,7 @@ async fn what_is_wrong_with_the_server_is_said() {
         ),
         (url(), 3, "idempotency"),
     ] {
-        run(&format!("get any --store {url}"))
-            .await
-            .refused(code, words);
+        refused(run(&format!("get any --store {url}")), code, words).await;
     }
 }
 

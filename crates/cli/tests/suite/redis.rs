@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::audit::COUNTS_ONE;
 use crate::records::{EVER, WHY};
 use crate::redis_server::Server;
-use crate::support::{self, Said, cut_off, engine_an_hour_ago, key, receipt, run};
+use crate::support::{self, Said, cut_off, engine_an_hour_ago, key, receipt, refused, run};
 
 async fn on(server: &Server, line: &str) -> Said {
     run(&format!("{line} --store {}", server.address())).await
@@ -87,7 +87,7 @@ async fn a_step_that_waits_is_settled() {
         .map(Outcome::<String>::into_inner)
     };
     let waits: Result<String, Error<StepError<std::io::Error>>> = again().await;
-    assert!(matches!(waits, Err(Error::Interrupted { .. })), "{waits:?}");
+    assert_matches!(waits, Err(Error::Interrupted { .. }));
     let id = once.record_id(&key("A")).unwrap();
     let settle = format!("settle-step {} --confirmed charge", id.as_str());
     on(&server, &format!("{settle} --result '\"r-1\"' {WHY}"))
@@ -200,9 +200,7 @@ async fn one_node_is_not_taken_for_its_cluster() {
         (&of_operator, list, 0, "may be one node of a cluster"),
         (&of_operator, rerun, 3, "which a user with `+info`"),
     ] {
-        run(&format!("{words} --store {address}"))
-            .await
-            .refused(code, said);
+        refused(run(&format!("{words} --store {address}")), code, said).await;
     }
     server
         .ask::<String>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"])
@@ -309,7 +307,5 @@ async fn a_record_that_the_server_names_twice_is_one() {
     let get = format!("get --hash {} --yes", &id.hash()[..12]);
     on(&get).await.refused(0, id.as_str());
     let rerun = "rerun --keys new --yes --operation charge --namespace payments";
-    on(&format!("{rerun} {EVER} {WHY}"))
-        .await
-        .refused(0, "1 of 1 given back");
+    refused(on(&format!("{rerun} {EVER} {WHY}")), 0, "1 of 1 given back").await;
 }

@@ -266,6 +266,16 @@ impl Said {
     }
 }
 
+/// Runs the binary to its end, as [`Said::ended_with`] checks it.
+pub(crate) async fn ended_with(run: impl Future<Output = Said>, code: i32) -> Said {
+    run.await.ended_with(code)
+}
+
+/// Runs the binary to its end, as [`Said::refused`] checks it.
+pub(crate) async fn refused(run: impl Future<Output = Said>, code: i32, words: &str) -> Said {
+    run.await.refused(code, words)
+}
+
 /// The words of a line. What is between two `'` is one word.
 fn words(line: &str) -> Vec<&str> {
     let mut words = Vec::new();

@@ -3,18 +3,14 @@
 use serde_json::json;
 
 use crate::records::{dead, deliver};
-use crate::support::{Said, Scratch, Terminal, command, get, on, run, table};
+use crate::support::{Said, Scratch, Terminal, command, get, on, refused, run, table};
 
 #[tokio::test]
 async fn each_shell_has_completions() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
-        run(&format!("completions {shell}"))
-            .await
-            .refused(0, "settle-step");
+        refused(run(&format!("completions {shell}")), 0, "settle-step").await;
     }
-    run("completions csh")
-        .await
-        .refused(2, "[possible values: bash");
+    refused(run("completions csh"), 2, "[possible values: bash").await;
 }
 
 #[tokio::test]
@@ -25,9 +21,7 @@ async fn each_command_has_a_manual_page() {
     assert!(pages.len() > 10, "{pages:?}");
     let page = std::fs::read_to_string(folder.join("idempotency-release.1")).unwrap();
     assert!(page.contains("while\\-live"), "{page}");
-    run("man /nonexistent/folder")
-        .await
-        .refused(2, "/nonexistent/folder");
+    refused(run("man /nonexistent/folder"), 2, "/nonexistent/folder").await;
 }
 
 #[tokio::test]

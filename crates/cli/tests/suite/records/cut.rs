@@ -14,8 +14,8 @@ use tokio::task::{JoinSet, LocalSet};
 
 use super::{EVER, WHY, dead, deliver, deliver_in_steps, engine, engine_an_hour_ago, id, store};
 use crate::support::{
-    self, Item, Said, Scratch, dynamodb, dynamodb_endpoint, get, key, number, on, receipt, run,
-    table, text,
+    self, Item, Said, Scratch, dynamodb, dynamodb_endpoint, ended_with, get, key, number, on,
+    receipt, refused, run, table, text,
 };
 
 /// The part that is lost of the request at which the network goes down, and of each later one.
@@ -169,9 +169,7 @@ async fn is_cut_off(left: Left, words: &str, state: &str, lost: Lost, answers: u
     if words == "redact" {
         // Its effect has happened.
         let release = format!("release {id} --while-live --reason other --yes --yes");
-        on(&table, &release)
-            .await
-            .refused(2, "its effect has happened");
+        refused(on(&table, &release), 2, "its effect has happened").await;
         let again = deliver(&table, "A-17").await;
         assert!(
             !matches!(again, Ok(Outcome::Executed(_))),
@@ -212,9 +210,7 @@ async fn a_redaction_erases_the_outcomes_of_all_attempts() {
     deliver(&table, "A-17").await.unwrap();
     let left = kept(&table).await;
     assert!(left.len() == 2 && !left.contains(&0), "{left:?}");
-    on(&table, &format!("redact {id} {WHY}"))
-        .await
-        .ended_with(0);
+    ended_with(on(&table, &format!("redact {id} {WHY}")), 0).await;
     assert_eq!(kept(&table).await, [0, 0]);
 }
 
@@ -235,9 +231,7 @@ async fn erased_step(table: &str) -> String {
     crash.cut_off(attempt).await.unwrap();
     let id = id(table, "A-17");
     for words in ["fail --message no", "redact"] {
-        on(table, &format!("{words} {id} {WHY}"))
-            .await
-            .ended_with(0);
+        ended_with(on(table, &format!("{words} {id} {WHY}")), 0).await;
     }
     id
 }
@@ -247,14 +241,12 @@ async fn a_step_whose_result_was_erased_is_not_skipped() {
     let table = table().await;
     let id = erased_step(&table).await;
     let rerun = format!("rerun {id} --keys new --steps");
-    for refused in [format!("release {id}"), format!("{rerun} keep")] {
-        on(&table, &format!("{refused} {WHY}"))
+    for line in [format!("release {id}"), format!("{rerun} keep")] {
+        on(&table, &format!("{line} {WHY}"))
             .await
             .refused(2, "`rerun --steps repeat` fires them again");
     }
-    on(&table, &format!("{rerun} repeat {WHY}"))
-        .await
-        .ended_with(0);
+    ended_with(on(&table, &format!("{rerun} repeat {WHY}")), 0).await;
     let charge = async || Ok("charged again".to_owned());
     let ran = deliver_in_steps(&engine(&table), "A-17", charge).await;
     assert_eq!(ran.unwrap(), Outcome::Executed("charged again".to_owned()));
@@ -265,15 +257,10 @@ async fn a_redaction_erases_large_outcomes_and_the_results_of_steps() {
     let large_table = table().await;
     large(&large_table).await;
     let id_of_large = id(&large_table, "A-17");
-    on(&large_table, &format!("redact {id_of_large} {WHY}"))
-        .await
-        .ended_with(0);
+    ended_with(on(&large_table, &format!("redact {id_of_large} {WHY}")), 0).await;
     assert_eq!(kept(&large_table).await, [0]);
     let again = deliver(&large_table, "A-17").await;
-    assert!(
-        matches!(again, Err(Error::OutcomeOmitted { .. })),
-        "{again:?}"
-    );
+    assert_matches!(again, Err(Error::OutcomeOmitted { .. }));
 
     let steps = table().await;
     let charge = async || Ok("a secret".to_owned());
@@ -281,9 +268,7 @@ async fn a_redaction_erases_large_outcomes_and_the_results_of_steps() {
         .await
         .unwrap();
     let id = id(&steps, "A-17");
-    on(&steps, &format!("redact {id} {WHY}"))
-        .await
-        .ended_with(0);
+    ended_with(on(&steps, &format!("redact {id} {WHY}")), 0).await;
     let left = get(&steps, &id).await;
     assert!(!left.to_string().contains("a secret"), "{left}");
     assert_eq!(left["steps"][0]["state"], "confirmed");
@@ -328,36 +313,24 @@ async fn a_record_that_waits_for_its_delivery_is_not_given_back_again() {
     let listed = async |keys: &str, why: &str| rerun(&from, keys, why).await;
     one("same", "charged 0").await.ended_with(0);
     let given = get(&table, &id).await;
-    one("same", "Charged 0.")
-        .await
-        .refused(0, "was done before");
-    listed("same", "it charged 0")
-        .await
-        .refused(0, "done before");
+    refused(one("same", "Charged 0."), 0, "was done before").await;
+    refused(listed("same", "it charged 0"), 0, "done before").await;
     assert_eq!(get(&table, &id).await, given);
     // Nothing has run under the old keys since.
     one("new", "charged 0").await.ended_with(0);
     let given = get(&table, &id).await;
     assert_eq!(given["key_generation"], 1, "{given}");
     for why in ["charged 0", "another"] {
-        one("same", why)
-            .await
-            .refused(2, "no attempt has left a trace since");
-        listed("same", why)
-            .await
-            .refused(1, "no attempt has left a trace since");
+        refused(one("same", why), 2, "no attempt has left a trace since").await;
+        refused(listed("same", why), 1, "no attempt has left a trace since").await;
         one("new", why).await.refused(0, "was done before");
         assert_eq!(get(&table, &id).await, given);
     }
     let ran = deliver(&table, "A-17").await.unwrap();
     assert_eq!(ran, Outcome::Executed(receipt(2)));
     // It has run since: the same reason is no order to have it run in another way.
-    one("same", "charged 0")
-        .await
-        .refused(2, "give another reason");
-    listed("same", "charged 0")
-        .await
-        .refused(1, "give another reason");
+    refused(one("same", "charged 0"), 2, "give another reason").await;
+    refused(listed("same", "charged 0"), 1, "give another reason").await;
     one("new", "charged 0").await.refused(0, "was done before");
     assert!(deliver(&table, "A-17").await.unwrap().is_replayed());
 }
@@ -403,9 +376,7 @@ async fn a_rerun_of_steps_is_not_said_to_be_one_that_keeps_them() {
     rerun("keep").await.ended_with(0);
     // A correction, before anything has run.
     rerun("repeat").await.refused(0, "released before");
-    rerun("keep")
-        .await
-        .refused(2, "no attempt has left a trace since");
+    refused(rerun("keep"), 2, "no attempt has left a trace since").await;
     let ran = deliver_in_steps(&once, "A-17", charge).await.unwrap();
     assert_eq!(ran, Outcome::Executed("charge 1".to_owned()));
     rerun("keep").await.refused(2, "give another reason");
@@ -426,9 +397,7 @@ async fn a_rerun_asks_what_becomes_of_confirmed_steps_and_keeps_the_record() {
         .await
         .refused(2, "1 of its steps are confirmed: say whether");
     assert!(deliver().await.is_replayed());
-    on(&table, &format!("{rerun} 'a reason' --steps keep"))
-        .await
-        .ended_with(0);
+    ended_with(on(&table, &format!("{rerun} 'a reason' --steps keep")), 0).await;
     // A retry may come long after the record would have expired.
     let now_kept = get(&table, &id).await["expires_at"].to_string();
     assert!(kept[..11] < now_kept[..11], "{kept}, then {now_kept}");

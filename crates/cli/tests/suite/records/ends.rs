@@ -11,8 +11,8 @@ use serde_json::json;
 use super::races::races;
 use super::{WHY, alive, dead, deliver, deliver_in_steps, engine, engine_an_hour_ago, id};
 use crate::support::{
-    self, Item, Said, Scratch, command, dynamodb, dynamodb_endpoint, get, number, on, place, put,
-    receipt, record, step, table, text,
+    self, Item, Said, Scratch, command, dynamodb, dynamodb_endpoint, ended_with, get, number, on,
+    place, put, receipt, record, refused, step, table, text,
 };
 
 async fn order(table: &str, line: &str) -> Said {
@@ -69,9 +69,7 @@ async fn a_released_key_runs_again_and_keeps_who_released_it() {
     let after = get(&table, &id).await;
     assert_eq!(after["acts"][0]["by"], "alice");
     assert_eq!(after["acts"][0]["reason"], "ticket 17");
-    order(&table, &release)
-        .await
-        .refused(2, "its effect has happened");
+    refused(order(&table, &release), 2, "its effect has happened").await;
 }
 
 #[tokio::test]
@@ -103,10 +101,7 @@ async fn a_failed_key_is_refused_until_it_is_released() {
     let fail = format!("fail {id} --message 'the card was stolen' --kind Declined");
     order(&table, &fail).await.ended_with(0);
     let failed = deliver(&table, "A-17").await.unwrap_err();
-    assert!(
-        matches!(&failed, Error::Failed(failure) if failure.message == "the card was stolen"),
-        "{failed:?}"
-    );
+    assert_matches!(&failed, Error::Failed(failure) if failure.message == "the card was stolen");
     order(&table, &format!("release {id}")).await.ended_with(0);
     assert!(!deliver(&table, "A-17").await.unwrap().is_replayed());
 }
@@ -118,9 +113,7 @@ async fn an_http_record_gets_a_response() {
     let body = Scratch::with("{\"order\":17}");
     let header = "--header 'content-type: application/json'";
     let complete = format!("complete {id} --body-file {body} --status");
-    order(&table, &format!("{complete} 201 {header}"))
-        .await
-        .ended_with(0);
+    ended_with(order(&table, &format!("{complete} 201 {header}")), 0).await;
     let data = item(&table, &id).await["data"].as_s().unwrap().clone();
     let response = lambda_idempotency::http::response_of(&data).unwrap();
     assert_eq!(response.status(), 201);
@@ -147,9 +140,7 @@ async fn an_http_record_gets_a_response() {
             "write a header as `name: value`",
         ),
     ] {
-        order(&table, &format!("complete {id} {words}"))
-            .await
-            .refused(2, refusal);
+        refused(order(&table, &format!("complete {id} {words}")), 2, refusal).await;
     }
 }
 
@@ -245,7 +236,7 @@ async fn an_erased_outcome_is_gone_and_its_duplicates_do_not_run() {
     let item = item(&table, &id).await;
     assert!(!item.contains_key("data"), "{item:?}");
     let told = deliver(&table, "A-17").await.unwrap_err();
-    assert!(matches!(told, Error::OutcomeOmitted { .. }), "{told:?}");
+    assert_matches!(told, Error::OutcomeOmitted { .. });
     let again = order(&table, &redact).await.ended_with(0);
     assert_eq!(again.json()["written"], false, "done before");
     let dead = dead(&table, "B").await;
@@ -332,9 +323,7 @@ async fn an_attempt_that_may_still_run_is_left_alone_unless_two_questions_are_an
         ("", "an attempt may still run: its lease ends"),
         ("--while-live", "Are you sure?"),
     ] {
-        order(&table, &format!("release {id} {words}"))
-            .await
-            .refused(2, refusal);
+        refused(order(&table, &format!("release {id} {words}")), 2, refusal).await;
     }
     assert_eq!(get(&table, &id).await["state"], "in_progress");
     order(&table, &format!("release {id} --while-live --yes"))
@@ -380,17 +369,11 @@ async fn a_rerun_begins_no_saga_anew_that_is_half_undone() {
     let file = Scratch::with("any");
     let again = "rerun --keys new --steps repeat";
     let (anew, listed) = (format!("{again} any"), format!("{again} --from {file}"));
-    order(&table, &anew)
-        .await
-        .refused(2, "what is not undone stays");
+    refused(order(&table, &anew), 2, "what is not undone stays").await;
     order(&table, &listed).await.refused(1, "by its id");
-    order(&table, "rerun --keys same --steps keep any")
-        .await
-        .ended_with(0);
+    ended_with(order(&table, "rerun --keys same --steps keep any"), 0).await;
     for (line, code) in [(&anew, 2), (&listed, 1)] {
-        order(&table, line)
-            .await
-            .refused(code, "its saga is being undone");
+        refused(order(&table, line), code, "its saga is being undone").await;
     }
     put(&table, ended).await;
     order(&table, &format!("{anew} --yes")).await.ended_with(0);
@@ -415,9 +398,7 @@ async fn nothing_is_written_without_a_yes_or_in_a_dry_run() {
         ("--yes", 2, "--reason"),
         ("--yes --reason ' '", 2, "give 1 to 500 characters"),
     ] {
-        on(&table, &format!("release {id} {words}"))
-            .await
-            .refused(code, said);
+        refused(on(&table, &format!("release {id} {words}")), code, said).await;
     }
     let keys = "aws_access_key_id = test\naws_secret_access_key = test\n";
     let broken = "[profile broken]\ncredential_process = false\n";
@@ -450,7 +431,7 @@ async fn of_two_operators_at_once_one_ends_the_record() {
         let mut codes = [one.code, other.code];
         codes.sort_unstable();
         // The later one meets what the earlier one left: by its version, or when it looks.
-        assert!(matches!(codes, [0, 2 | 4]), "{one:?} {other:?}");
+        assert_matches!(codes, [0, 2 | 4], "{one:?} {other:?}");
     }
 }
 
@@ -529,9 +510,7 @@ async fn of_an_act_on_a_record_that_has_expired_since_it_is_not_said_that_it_was
     let redact = format!("redact {id}");
     order(&table, &redact).await.ended_with(0);
     expire(&table, &id, 1_700_000_000).await;
-    order(&table, &redact)
-        .await
-        .refused(0, "\"written\": false");
+    refused(order(&table, &redact), 0, "\"written\": false").await;
     // One that can't be understood expires, too.
     let expired = [("expiration", number(1_700_000_000))];
     put(&table, record("odd", "ODD", expired)).await;

@@ -12,8 +12,8 @@ use tokio::sync::Notify;
 
 use super::{WHY, alive, dead, deliver, engine, engine_an_hour_ago, id, store};
 use crate::support::{
-    self, Said, command, command_of, dynamodb, dynamodb_endpoint, get, item, key, number, on,
-    place, put, receipt, record, run, step, table, text,
+    self, Said, command, command_of, dynamodb, dynamodb_endpoint, ended_with, get, item, key,
+    number, on, place, put, receipt, record, refused, run, step, table, text,
 };
 
 async fn explain(table: &str, words: &str) -> Value {
@@ -34,31 +34,23 @@ async fn a_delivery_is_told_what_was_explained() {
     let table = table().await;
     let done = id(&table, "done");
     assert_eq!(explain(&table, &done).await["answer"], "runs");
-    assert!(matches!(
-        deliver(&table, "done").await,
-        Ok(Outcome::Executed(_))
-    ));
+    assert_matches!(deliver(&table, "done").await, Ok(Outcome::Executed(_)));
     assert_eq!(explain(&table, &done).await["answer"], "replayed");
     assert!(deliver(&table, "done").await.unwrap().is_replayed());
-    on(&table, &format!("redact {done} {WHY}"))
-        .await
-        .ended_with(0);
+    ended_with(on(&table, &format!("redact {done} {WHY}")), 0).await;
     let explained = explain(&table, &done).await;
     assert_eq!(explained["answer"], "outcome_omitted");
     assert_eq!(explained["safe"], json!([]));
-    assert!(matches!(
+    assert_matches!(
         deliver(&table, "done").await,
         Err(Error::OutcomeOmitted { .. })
-    ));
+    );
 
     let alive = alive(&table, "alive").await;
     let explained = explain(&table, &alive).await;
     assert_eq!(explained["answer"], "in_flight");
     assert_said(&explained, "*in flight* until 20");
-    assert!(matches!(
-        deliver(&table, "alive").await,
-        Err(Error::InFlight { .. })
-    ));
+    assert_matches!(deliver(&table, "alive").await, Err(Error::InFlight { .. }));
 
     let dead = dead(&table, "dead").await;
     for (words, answer) in [
@@ -190,9 +182,7 @@ async fn the_commands_that_are_named_do_what_is_said() {
     assert!(release.contains("--attribute 'data=outcome'"), "{release}");
     let release = release.strip_prefix("idempotency ").unwrap();
     // It names its place.
-    run(&release.replace("WHY", "'ticket 17' --yes"))
-        .await
-        .ended_with(0);
+    ended_with(run(&release.replace("WHY", "'ticket 17' --yes")), 0).await;
 }
 
 /// Each name is one word, whatever it has in it.
@@ -369,7 +359,7 @@ async fn a_saga_that_is_stuck_is_listed_settled_and_undone_and_its_failure_can_b
         once.run(key("A-17"), None, checkout).await.unwrap_err()
     };
     for _ in 0..2 {
-        assert!(matches!(deliver().await, Error::Interrupted { .. }));
+        assert_matches!(deliver().await, Error::Interrupted { .. });
     }
     assert_eq!(refunds.load(Ordering::Relaxed), 1);
     let id = id(&table, "A-17");
@@ -393,9 +383,7 @@ async fn a_saga_that_is_stuck_is_listed_settled_and_undone_and_its_failure_can_b
         ("compensated", 1)
     );
 
-    on(&table, &format!("redact {id} {WHY}"))
-        .await
-        .ended_with(0);
+    ended_with(on(&table, &format!("redact {id} {WHY}")), 0).await;
     let scan = dynamodb().client().scan().table_name(&table);
     let items = scan.send().await.unwrap();
     let items = format!("{:?}", items.items());
@@ -422,7 +410,7 @@ async fn a_compensation_that_no_delivery_can_fire_is_told_from_others() {
         once.run(key("A-17"), None, checkout).await.unwrap_err()
     };
     deliver(false).await;
-    assert!(matches!(deliver(true).await, Error::Interrupted { .. }));
+    assert_matches!(deliver(true).await, Error::Interrupted { .. });
     let explained = explain(&table, &id(&table, "A-17")).await;
     let when = explained["safe"][0]["when"].as_str().unwrap();
     let by_hand = "no delivery can fire `charge/undo`";
@@ -458,19 +446,15 @@ async fn a_saga_that_was_undone_begins_anew_by_a_rerun_that_repeats_its_steps_al
         "{explained}"
     );
     let rerun = format!("rerun {id} --keys new --steps");
-    for refused in [
+    for line in [
         format!("release {id}"),
         format!("{rerun} keep"),
         // A provider would answer with the reservation that was undone.
         format!("rerun {id} --keys same --steps repeat"),
     ] {
-        on(&table, &format!("{refused} {WHY}"))
-            .await
-            .refused(2, "--keys new");
+        refused(on(&table, &format!("{line} {WHY}")), 2, "--keys new").await;
     }
-    on(&table, &format!("{rerun} repeat {WHY}"))
-        .await
-        .ended_with(0);
+    ended_with(on(&table, &format!("{rerun} repeat {WHY}")), 0).await;
     assert_eq!(deliver(true).await.unwrap(), Outcome::Executed(2));
 }
 
@@ -488,8 +472,5 @@ async fn of_a_failure_that_was_erased_no_words_are_promised() {
         "a failure without words (it was erased on request)",
     );
     let told = deliver(&table, "A-17").await.unwrap_err();
-    assert!(
-        matches!(&told, Error::Failed(failure) if failure.message != "no"),
-        "{told:?}"
-    );
+    assert_matches!(&told, Error::Failed(failure) if failure.message != "no");
 }

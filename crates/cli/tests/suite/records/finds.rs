@@ -5,7 +5,7 @@ use axum::http::{HeaderMap, StatusCode};
 use serde_json::json;
 
 use super::{WHY, deliver, engine, id};
-use crate::support::{Said, command, key, on, place, run, table};
+use crate::support::{Said, command, ended_with, key, on, place, refused, run, table};
 
 #[tokio::test]
 async fn a_record_is_found_by_its_id_its_key_and_its_hash() {
@@ -59,9 +59,7 @@ async fn a_record_under_an_id_of_ones_own_is_found_by_its_hash_alone() {
         let line = format!("{command} {by_hash} {operation}");
         on(&table, &line).await.refused(code, refusal);
     }
-    on(&table, &format!("get {by_hash}"))
-        .await
-        .refused(0, "order-17");
+    refused(on(&table, &format!("get {by_hash}")), 0, "order-17").await;
 }
 
 #[tokio::test]
@@ -72,9 +70,7 @@ async fn a_scope_is_part_of_the_key() {
     engine(&table).run(scoped, None, handler).await.unwrap();
     let get = "get --namespace payments --operation charge --token A-17";
     on(&table, get).await.refused(2, "there is no record");
-    on(&table, &format!("{get} --scope tenant-7"))
-        .await
-        .ended_with(0);
+    ended_with(on(&table, &format!("{get} --scope tenant-7")), 0).await;
 }
 
 #[tokio::test]
@@ -101,9 +97,7 @@ async fn what_cannot_be_found_is_said_in_words() {
         let said = on(&table, line).await.refused(2, refusal);
         assert!(said.err.contains("error"), "{said:?}");
     }
-    run("get any")
-        .await
-        .refused(2, "name the table of the records: --table");
+    refused(run("get any"), 2, "name the table of the records: --table").await;
     on("nowhere", "get any").await.refused(3, "nowhere");
     on("nowhere", "list --yes")
         .await
@@ -183,7 +177,12 @@ async fn an_operator_is_told_what_the_role_or_the_outcome_lacks() {
     for (line, call, code, words) in [
         ("get any", "GetItem", denied, may_not("GetItem")),
         ("explain any", "GetItem", denied, may_not("GetItem")),
-        (audit, "GetItem", denied, may_not("GetItem")),
+        (
+            audit,
+            "Scan",
+            denied,
+            "allow your role dynamodb:Scan on the table `t`".to_owned(),
+        ),
         (&*complete, "UpdateItem", denied, may_not("UpdateItem")),
         (
             &*complete,
@@ -197,4 +196,9 @@ async fn an_operator_is_told_what_the_role_or_the_outcome_lacks() {
             .await
             .refused(3, &words);
     }
+    // For the time of a reply, a refusal is as good.
+    let url = refusing("GetItem", denied).await;
+    run(&format!("{audit} --endpoint-url {url} --table t"))
+        .await
+        .refused(1, "nothing was compared");
 }

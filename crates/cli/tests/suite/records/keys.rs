@@ -45,7 +45,7 @@ async fn what_was_created_is_created_again_under_new_keys_and_refused_under_the_
     let first = place(&once, &orders).await.unwrap().into_inner();
     rerun(&records, "same", "one").await.ended_with(0);
     let refused = place(&once, &orders).await;
-    assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+    assert_matches!(refused, Err(Error::Refused(_)));
     // It may be given in another way, since its attempts fail.
     rerun(&records, "new", "two").await.ended_with(0);
     let second = place(&once, &orders).await.unwrap();
@@ -57,7 +57,7 @@ async fn what_was_created_is_created_again_under_new_keys_and_refused_under_the_
     // The same as before means those of the last attempts.
     rerun(&records, "same", "three").await.ended_with(0);
     let refused = place(&once, &orders).await;
-    assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+    assert_matches!(refused, Err(Error::Refused(_)));
     rerun(&records, "new", "four").await.ended_with(0);
     let third = place(&once, &orders).await.unwrap().into_inner();
     assert!(third != first && third != *second.get());
@@ -116,7 +116,7 @@ async fn without_a_claim_nothing_is_created_under_an_id_that_is_derived_no_more(
     let (one, other) = (engine(&records).claimless(), engine(&records).claimless());
     for once in [&one, &other] {
         let stale = place(once, &orders).await;
-        assert!(matches!(stale, Err(Error::InFlight { .. })), "{stale:?}");
+        assert_matches!(stale, Err(Error::InFlight { .. }));
         assert_eq!(count(&orders).await, 1);
     }
     let second = place(&one, &orders).await.unwrap();

@@ -9,8 +9,8 @@ use tokio::io::AsyncReadExt;
 
 use super::{EVER, WHY, alive, dead, deliver, id, store};
 use crate::support::{
-    self, Scratch, Terminal, command, dynamodb_endpoint, get, key, number, on, place, put, put_all,
-    record, run, size, table, table_with, text,
+    self, Scratch, Terminal, command, dynamodb_endpoint, ended_with, get, key, number, on, place,
+    put, put_all, record, refused, run, size, table, table_with, text,
 };
 
 #[tokio::test]
@@ -21,9 +21,7 @@ async fn each_state_lists_its_records_alone() {
     let failed = dead(&table, "failed").await;
     let taken_over = dead(&table, "taken over").await;
     deliver(&table, "taken over").await.unwrap();
-    on(&table, &format!("fail {failed} --message no {WHY}"))
-        .await
-        .ended_with(0);
+    ended_with(on(&table, &format!("fail {failed} --message no {WHY}")), 0).await;
     let all = on(&table, "list --yes").await.ended_with(1);
     assert_eq!(all.out.lines().count(), 5, "{all:?}");
     assert!(
@@ -56,9 +54,7 @@ async fn each_state_lists_its_records_alone() {
         assert_eq!(said.listed(), expected, "{words}");
         said.ended_with(i32::from(!expected.is_empty()));
     }
-    on(&table, "list --yes --limit 0")
-        .await
-        .refused(2, "--limit");
+    refused(on(&table, "list --yes --limit 0"), 2, "--limit").await;
     on(&table, "list")
         .await
         .refused(2, "Go on? There is no terminal to ask at: add --yes");
@@ -240,9 +236,7 @@ async fn a_rerun_takes_what_was_completed_within_the_times() {
         "1 record in the table {table} of {} that were completed from 2023-11-14T22:13:40Z until 2023-11-14T22:13:41Z",
         dynamodb_endpoint()
     );
-    rerun("new", "charged 0", end, "1700000021", "")
-        .await
-        .refused(2, asked);
+    refused(rerun("new", "charged 0", end, "1700000021", ""), 2, asked).await;
     assert_eq!(get(&table, &id(20)).await["state"], "completed");
     assert_eq!(get(&table, &id(19)).await["state"], "released");
     assert_eq!(get(&table, &id(15)).await["state"], "failed");
