@@ -11,8 +11,6 @@ use crate::value::Value;
 
 mod conditional;
 
-use conditional::Conditional;
-
 /// Assigns the transaction an id, which all that it writes has.
 pub(crate) const XID: &str = "SELECT pg_current_xact_id()::text::bigint";
 
@@ -63,17 +61,16 @@ pub(crate) struct Statements {
 
 impl Statements {
     pub(crate) fn of(table: &TableName) -> Self {
-        let write = Conditional::on(table);
         let names = || COLUMNS.iter().map(|(name, _)| *name);
         let all = names().collect::<Vec<_>>().join(", ");
         Self {
-            insert: write.insert(),
-            take_over: write.take_over(),
-            renew: write.renew(),
-            amend: write.amend(),
-            complete: write.complete(),
-            release: write.release(),
-            intervene: write.intervene(),
+            insert: conditional::insert(table),
+            take_over: conditional::take_over(table),
+            renew: conditional::renew(table),
+            amend: conditional::amend(table),
+            complete: conditional::complete(table),
+            release: conditional::release(table),
+            intervene: conditional::intervene(table),
             load: table.fill(&format!(
                 "SELECT {met} FROM unnest($1::text[]) WITH ORDINALITY AS w(id, n) \
                  LEFT JOIN {{table}} met ON met.id = w.id ORDER BY w.n",

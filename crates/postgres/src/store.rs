@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::columns::decode;
 use crate::driver::Pool;
 use crate::error::{PostgresError, Problem};
+use crate::store::request::Statement;
 use crate::store::single::Over;
 use crate::table::{TableName, TableNameError, Tables};
 use crate::transaction::{Isolation, OpenIds};
@@ -179,12 +180,9 @@ impl<P: Pool> PostgresStore<P> {
         );
         let values = [Value::from(now.0.div_euclid(1_000)), limit.into()];
         let mut deleted = 0;
-        let tables: [fn(&Ready) -> &str; 2] = [
-            |ready| &ready.statements.sweep,
-            |ready| &ready.statements.sweep_outcomes,
-        ];
-        for table in tables {
-            let work = self.answer(Over::Pool, table, &values, Instant::now() + self.timeout);
+        let sweeps: [Statement; 2] = [|all| &all.sweep, |all| &all.sweep_outcomes];
+        for sweep in sweeps {
+            let work = self.answer(Over::Pool, sweep, &values, Instant::now() + self.timeout);
             match first(&self.in_time(work).await?) {
                 Some(Cell::Int(count)) => deleted += count.unsigned_abs(),
                 _ => return Err(Problem::Refused.into()),
@@ -227,14 +225,8 @@ impl<P: Pool> PostgresStore<P> {
         deadline: Instant,
     ) -> Result<Vec<(String, Found)>, StoreError> {
         let values = [Value::from(after), limit.into()];
-        let rows = self
-            .query(
-                Over::Pool,
-                |ready| &ready.statements.page,
-                &values,
-                deadline,
-            )
-            .await?;
+        let rows = self.query(Over::Pool, |all| &all.page, &values, deadline);
+        let rows = rows.await?;
         let read = |row: &Vec<Cell>| match row.split_first() {
             Some((Cell::Text(id), columns)) => Some((id.clone(), decode(columns)?)),
             _ => None,
@@ -249,15 +241,8 @@ impl<P: Pool> PostgresStore<P> {
     ///
     /// As those of a request.
     pub async fn estimated_records(&self, deadline: Instant) -> Result<u64, StoreError> {
-        let rows = self
-            .query(
-                Over::Pool,
-                |ready| &ready.statements.estimate,
-                &[],
-                deadline,
-            )
-            .await?;
-        Ok(match first(&rows) {
+        let rows = self.query(Over::Pool, |all| &all.estimate, &[], deadline);
+        Ok(match first(&rows.await?) {
             Some(Cell::Int(count)) => u64::try_from(*count).unwrap_or(0),
             _ => 0,
         })

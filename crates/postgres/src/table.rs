@@ -10,12 +10,12 @@ use crate::store::find;
 /// The name isn't one that a statement takes without quotes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no name for the table: use lower-case letters, digits and `_`, at most 48 characters, no reserved word, with a schema before it if need be (`app.idempotency`)"
+    "`{0}` is no name for the table: use lower-case letters, digits and `_`, at most 47 characters, no reserved word, with a schema before it if need be (`app.idempotency`)"
 )]
 pub struct TableNameError(String);
 
-/// The longest name: what is made of it has 15 characters more, and PostgreSQL cuts names at 63.
-const LONGEST: usize = 48;
+/// The longest name: what is made of it has 16 characters more, and PostgreSQL cuts names at 63.
+const LONGEST: usize = 47;
 
 /// The words that PostgreSQL 15 to 18 refuse as a table's or a schema's name without quotes:
 /// `SELECT word FROM pg_get_keywords() WHERE catcode IN ('R', 'T')`. Behind a schema's, they are names.
@@ -130,7 +130,7 @@ mod tests {
             "app.idempotency",
             "app.order",
             "orders",
-            &"a".repeat(48),
+            &"a".repeat(47),
         ] {
             assert!(TableName::parse(name).is_ok(), "{name}");
         }
@@ -150,7 +150,7 @@ mod tests {
             "order",
             "user.idempotency",
             "with",
-            &"a".repeat(49),
+            &"a".repeat(48),
         ] {
             assert!(TableName::parse(name).is_err(), "{name}");
         }

@@ -158,20 +158,12 @@ fn of(error: sqlx::Error) -> PostgresError {
 
 fn cells(row: &PgRow) -> Result<Vec<Cell>, PostgresError> {
     let cell = |column: &sqlx::postgres::PgColumn| {
-        let place = column.ordinal();
+        let at = column.ordinal();
         let cell = match column.type_info().name() {
-            "TEXT" => row
-                .try_get::<Option<String>, _>(place)
-                .map(|cell| cell.map(Cell::Text)),
-            "INT8" => row
-                .try_get::<Option<i64>, _>(place)
-                .map(|cell| cell.map(Cell::Int)),
-            "BOOL" => row
-                .try_get::<Option<bool>, _>(place)
-                .map(|cell| cell.map(Cell::Bool)),
-            _ => row
-                .try_get::<Option<Vec<u8>>, _>(place)
-                .map(|cell| cell.map(Cell::Bytes)),
+            "TEXT" => row.try_get(at).map(|it: Option<_>| it.map(Cell::Text)),
+            "INT8" => row.try_get(at).map(|it: Option<_>| it.map(Cell::Int)),
+            "BOOL" => row.try_get(at).map(|it: Option<_>| it.map(Cell::Bool)),
+            _ => row.try_get(at).map(|it: Option<_>| it.map(Cell::Bytes)),
         };
         cell.map(|cell| cell.unwrap_or(Cell::Null))
             .map_err(|error| PostgresError::new(Problem::Answer, error))

@@ -38,7 +38,10 @@ impl Pool for deadpool_postgres::Pool {
 
     async fn reserve(&self) -> Result<ClientWrapper, PostgresError> {
         let connection = self.manager().create().await;
-        connection.map_err(|error| of(error).of_connecting())
+        let mut connection = connection.map_err(|error| of(error).of_connecting())?;
+        // The manager would never learn that it is over.
+        self.manager().detach(&mut connection);
+        Ok(connection)
     }
 
     fn is_full(&self) -> bool {
@@ -154,20 +157,12 @@ fn is_fatal(error: &DbError) -> bool {
 
 fn cells(row: &Row) -> Result<Vec<Cell>, PostgresError> {
     let columns = row.columns().iter().enumerate();
-    let cell = |(place, column): (usize, &tokio_postgres::Column)| {
-        let type_ = column.type_();
-        let cell = if *type_ == Type::TEXT {
-            row.try_get::<_, Option<String>>(place)
-                .map(|cell| cell.map(Cell::Text))
-        } else if *type_ == Type::INT8 {
-            row.try_get::<_, Option<i64>>(place)
-                .map(|cell| cell.map(Cell::Int))
-        } else if *type_ == Type::BOOL {
-            row.try_get::<_, Option<bool>>(place)
-                .map(|cell| cell.map(Cell::Bool))
-        } else {
-            row.try_get::<_, Option<Vec<u8>>>(place)
-                .map(|cell| cell.map(Cell::Bytes))
+    let cell = |(at, column): (usize, &tokio_postgres::Column)| {
+        let cell = match *column.type_() {
+            Type::TEXT => row.try_get(at).map(|it: Option<_>| it.map(Cell::Text)),
+            Type::INT8 => row.try_get(at).map(|it: Option<_>| it.map(Cell::Int)),
+            Type::BOOL => row.try_get(at).map(|it: Option<_>| it.map(Cell::Bool)),
+            _ => row.try_get(at).map(|it: Option<_>| it.map(Cell::Bytes)),
         };
         cell.map(|cell| cell.unwrap_or(Cell::Null))
             .map_err(|error| PostgresError::new(Problem::Answer, error))

@@ -24,149 +24,137 @@ const SAME_VERSION: &str = "met.owner IS NOT DISTINCT FROM w.seen_owner \
      AND met.lease IS NOT DISTINCT FROM w.seen_lease \
      AND met.expiration IS NOT DISTINCT FROM w.seen_expiration";
 
-pub(super) struct Conditional<'a> {
-    table: &'a TableName,
+pub(super) fn insert(table: &TableName) -> String {
+    let names = || COLUMNS.iter().map(|(name, _)| *name);
+    table.fill(&format!(
+        "WITH w AS ({rows}), \
+         done AS (INSERT INTO {{table}} (id, {all}) SELECT w.id, {new} FROM w WHERE {BEGUN} ORDER BY w.id \
+         ON CONFLICT (id) DO NOTHING RETURNING id) \
+         SELECT done.id IS NOT NULL, {met} FROM w \
+         LEFT JOIN done ON done.id = w.id LEFT JOIN {{table}} met ON met.id = w.id ORDER BY w.n",
+        rows = rows(&whole_record()),
+        all = names().collect::<Vec<_>>().join(", "),
+        new = super::of("w", names()),
+        met = super::of("met", names()),
+    ))
 }
 
-impl<'a> Conditional<'a> {
-    pub(super) fn on(table: &'a TableName) -> Self {
-        Self { table }
-    }
+pub(super) fn take_over(table: &TableName) -> String {
+    let mut columns = whole_record();
+    columns.extend([
+        ("seen_owner", "text"),
+        ("seen_status", "text"),
+        ("seen_lease", "bigint"),
+        ("seen_expiration", "bigint"),
+        ("keeps_last_error", "boolean"),
+        ("keeps_journal", "boolean"),
+    ]);
+    let set = COLUMNS.iter().map(|(name, _)| match *name {
+        "last_error" => {
+            "last_error = CASE WHEN w.keeps_last_error THEN met.last_error END".to_owned()
+        }
+        "journal" => {
+            "journal = CASE WHEN w.keeps_journal THEN met.journal ELSE w.journal END".to_owned()
+        }
+        name => format!("{name} = w.{name}"),
+    });
+    let set = set.collect::<Vec<_>>().join(", ");
+    update(table, &columns, &set, SAME_VERSION)
+}
 
-    pub(super) fn insert(&self) -> String {
-        let names = || COLUMNS.iter().map(|(name, _)| *name);
-        self.table.fill(&format!(
-            "WITH w AS ({rows}), \
-             done AS (INSERT INTO {{table}} (id, {all}) SELECT w.id, {new} FROM w WHERE {BEGUN} ORDER BY w.id \
-             ON CONFLICT (id) DO NOTHING RETURNING id) \
-             SELECT done.id IS NOT NULL, {met} FROM w \
-             LEFT JOIN done ON done.id = w.id LEFT JOIN {{table}} met ON met.id = w.id ORDER BY w.n",
-            rows = rows(&whole_record()),
-            all = names().collect::<Vec<_>>().join(", "),
-            new = super::of("w", names()),
-            met = super::of("met", names()),
-        ))
-    }
+pub(super) fn renew(table: &TableName) -> String {
+    let columns = [ID, OWNER, ("lease", "bigint"), ("expiration", "bigint")];
+    let set = "lease = w.lease, expiration = w.expiration";
+    let condition = format!("{FENCE} AND met.lease < w.lease");
+    update(table, &columns, set, &condition)
+}
 
-    pub(super) fn take_over(&self) -> String {
-        let mut columns = whole_record();
-        columns.extend([
-            ("seen_owner", "text"),
-            ("seen_status", "text"),
-            ("seen_lease", "bigint"),
-            ("seen_expiration", "bigint"),
-            ("keeps_last_error", "boolean"),
-            ("keeps_journal", "boolean"),
-        ]);
-        let set = COLUMNS.iter().map(|(name, _)| match *name {
-            "last_error" => {
-                "last_error = CASE WHEN w.keeps_last_error THEN met.last_error END".to_owned()
-            }
-            "journal" => {
-                "journal = CASE WHEN w.keeps_journal THEN met.journal ELSE w.journal END".to_owned()
-            }
-            name => format!("{name} = w.{name}"),
-        });
-        self.update(&columns, &set.collect::<Vec<_>>().join(", "), SAME_VERSION)
-    }
+pub(super) fn amend(table: &TableName) -> String {
+    let columns = [
+        ID,
+        OWNER,
+        ("step", "text"),
+        ("entry", "text"),
+        ("revision", "bigint"),
+    ];
+    let set = "journal = (met.journal::jsonb || jsonb_build_object(w.step, w.entry::jsonb))::text";
+    let known = "coalesce((met.journal::jsonb -> w.step ->> 'revision')::bigint, 0)";
+    let condition = format!("{FENCE} AND {known} < w.revision");
+    update(table, &columns, set, &condition)
+}
 
-    pub(super) fn renew(&self) -> String {
-        let columns = [ID, OWNER, ("lease", "bigint"), ("expiration", "bigint")];
-        let condition = format!("{FENCE} AND met.lease < w.lease");
-        self.update(
-            &columns,
-            "lease = w.lease, expiration = w.expiration",
-            &condition,
-        )
-    }
+pub(super) fn complete(table: &TableName) -> String {
+    let columns = [
+        ID,
+        OWNER,
+        ("status", "text"),
+        ("outcome", "text"),
+        ("omitted", "text"),
+        ("packed", "text"),
+        ("content", "bytea"),
+        ("completed_at", "bigint"),
+        ("expiration", "bigint"),
+    ];
+    let names = columns.iter().map(|(name, _)| *name);
+    let set = super::assigned(names.filter(|name| !["id", "owner"].contains(name)));
+    update(table, &columns, &format!("{set}, lease = NULL"), FENCE)
+}
 
-    pub(super) fn amend(&self) -> String {
-        let columns = [
-            ID,
-            OWNER,
-            ("step", "text"),
-            ("entry", "text"),
-            ("revision", "bigint"),
-        ];
-        let set =
-            "journal = (met.journal::jsonb || jsonb_build_object(w.step, w.entry::jsonb))::text";
-        let known = "coalesce((met.journal::jsonb -> w.step ->> 'revision')::bigint, 0)";
-        self.update(&columns, set, &format!("{FENCE} AND {known} < w.revision"))
-    }
+pub(super) fn release(table: &TableName) -> String {
+    let columns = [
+        ID,
+        OWNER,
+        ("tombstone", "text"),
+        ("last_error", "text"),
+        ("forgets_fingerprint", "boolean"),
+    ];
+    let set = "owner = w.tombstone, lease = 0, \
+         last_error = coalesce(w.last_error, met.last_error), \
+         fingerprint = CASE WHEN w.forgets_fingerprint THEN NULL ELSE met.fingerprint END";
+    update(table, &columns, set, FENCE)
+}
 
-    pub(super) fn complete(&self) -> String {
-        let columns = [
-            ID,
-            OWNER,
-            ("status", "text"),
-            ("outcome", "text"),
-            ("omitted", "text"),
-            ("packed", "text"),
-            ("content", "bytea"),
-            ("completed_at", "bigint"),
-            ("expiration", "bigint"),
-        ];
-        let names = columns.iter().map(|(name, _)| *name);
-        let set = super::assigned(names.filter(|name| !["id", "owner"].contains(name)));
-        self.update(&columns, &format!("{set}, lease = NULL"), FENCE)
-    }
+pub(super) fn intervene(table: &TableName) -> String {
+    let columns = [
+        ID,
+        OWNER,
+        ("seen_owner", "text"),
+        ("seen_status", "text"),
+        ("seen_lease", "bigint"),
+        ("seen_expiration", "bigint"),
+        ("status", "text"),
+        ("lease", "bigint"),
+        ("expiration", "bigint"),
+        ("outcome", "text"),
+        ("omitted", "text"),
+        ("packed", "text"),
+        ("content", "bytea"),
+        ("completed_at", "bigint"),
+        ("last_error", "text"),
+        ("steps", "text"),
+    ];
+    let set = "owner = w.owner, status = w.status, lease = w.lease, expiration = w.expiration, \
+         outcome = w.outcome, omitted = w.omitted, packed = w.packed, content = w.content, \
+         completed_at = w.completed_at, last_error = coalesce(w.last_error, met.last_error), \
+         journal = (met.journal::jsonb || w.steps::jsonb)::text";
+    let newer = "NOT EXISTS (SELECT FROM jsonb_each(w.steps::jsonb) step \
+         WHERE (step.value ->> 'revision')::bigint \
+         <= coalesce((met.journal::jsonb -> step.key ->> 'revision')::bigint, 0))";
+    update(table, &columns, set, &format!("{SAME_VERSION} AND {newer}"))
+}
 
-    pub(super) fn release(&self) -> String {
-        let columns = [
-            ID,
-            OWNER,
-            ("tombstone", "text"),
-            ("last_error", "text"),
-            ("forgets_fingerprint", "boolean"),
-        ];
-        let set = "owner = w.tombstone, lease = 0, \
-             last_error = coalesce(w.last_error, met.last_error), \
-             fingerprint = CASE WHEN w.forgets_fingerprint THEN NULL ELSE met.fingerprint END";
-        self.update(&columns, set, FENCE)
-    }
-
-    pub(super) fn intervene(&self) -> String {
-        let columns = [
-            ID,
-            OWNER,
-            ("seen_owner", "text"),
-            ("seen_status", "text"),
-            ("seen_lease", "bigint"),
-            ("seen_expiration", "bigint"),
-            ("status", "text"),
-            ("lease", "bigint"),
-            ("expiration", "bigint"),
-            ("outcome", "text"),
-            ("omitted", "text"),
-            ("packed", "text"),
-            ("content", "bytea"),
-            ("completed_at", "bigint"),
-            ("last_error", "text"),
-            ("steps", "text"),
-        ];
-        let set = "owner = w.owner, status = w.status, lease = w.lease, expiration = w.expiration, \
-             outcome = w.outcome, omitted = w.omitted, packed = w.packed, content = w.content, \
-             completed_at = w.completed_at, last_error = coalesce(w.last_error, met.last_error), \
-             journal = (met.journal::jsonb || w.steps::jsonb)::text";
-        let newer = "NOT EXISTS (SELECT FROM jsonb_each(w.steps::jsonb) step \
-             WHERE (step.value ->> 'revision')::bigint \
-             <= coalesce((met.journal::jsonb -> step.key ->> 'revision')::bigint, 0))";
-        self.update(&columns, set, &format!("{SAME_VERSION} AND {newer}"))
-    }
-
-    fn update(&self, columns: &[Column], set: &str, condition: &str) -> String {
-        self.table.fill(&format!(
-            "WITH w AS ({rows}), \
-             met AS MATERIALIZED (SELECT t.* FROM {{table}} t WHERE t.id IN (SELECT w.id FROM w) \
-             ORDER BY t.id FOR UPDATE), \
-             done AS (UPDATE {{table}} t SET {set} FROM w JOIN met ON met.id = w.id \
-             WHERE t.id = w.id AND {condition} RETURNING t.id) \
-             SELECT done.id IS NOT NULL, {met} FROM w \
-             LEFT JOIN done ON done.id = w.id LEFT JOIN met ON met.id = w.id ORDER BY w.n",
-            rows = rows(columns),
-            met = super::of("met", COLUMNS.iter().map(|(name, _)| *name)),
-        ))
-    }
+fn update(table: &TableName, columns: &[Column], set: &str, condition: &str) -> String {
+    table.fill(&format!(
+        "WITH w AS ({rows}), \
+         met AS MATERIALIZED (SELECT t.* FROM {{table}} t WHERE t.id IN (SELECT w.id FROM w) \
+         ORDER BY t.id FOR UPDATE), \
+         done AS (UPDATE {{table}} t SET {set} FROM w JOIN met ON met.id = w.id \
+         WHERE t.id = w.id AND {condition} RETURNING t.id) \
+         SELECT done.id IS NOT NULL, {met} FROM w \
+         LEFT JOIN done ON done.id = w.id LEFT JOIN met ON met.id = w.id ORDER BY w.n",
+        rows = rows(columns),
+        met = super::of("met", COLUMNS.iter().map(|(name, _)| *name)),
+    ))
 }
 
 /// A record's columns, its id first.

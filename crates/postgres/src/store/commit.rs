@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::PostgresStore;
 use super::ready::{READ_COMMITTED, Ready, lock_until, within};
-use super::request::{Kind, answer, whole};
+use super::request::{self, answer, statement_of, whole};
 use crate::columns::decode;
 use crate::driver::{Connection, Pool, Session};
 use crate::error::{PostgresError, Problem};
@@ -71,15 +71,8 @@ impl<P: Pool> PostgresStore<P> {
         deadline: Instant,
     ) -> Result<Committed, StoreError> {
         let values = inserted(record)?;
-        let rows = self
-            .query(
-                Over::Pool,
-                |ready| &ready.statements.insert,
-                &values,
-                deadline,
-            )
-            .await?;
-        match rows.first().and_then(|row| answer(create, row)) {
+        let rows = self.query(Over::Pool, |all| &all.insert, &values, deadline);
+        match rows.await?.first().and_then(|row| answer(create, row)) {
             Some(answer) => Ok(committed(answer)),
             None => Ok(Committed::Fenced(self.load(create.id(), deadline).await?)),
         }
@@ -144,12 +137,13 @@ async fn write_record<S: Session>(
 ) -> Result<Written, PostgresError> {
     let complete = RecordWrite::Complete(record.completion.clone());
     for write in record.claim.iter().chain([&complete]) {
-        let kind = Kind::of(write).map_err(|_| Problem::Refused)?;
-        let (statement, values) = kind.request(&ready.statements, &[write]);
+        let statement = statement_of(write).map_err(|_| Problem::Refused)?;
+        let statement = statement(&ready.statements);
         let statement = match xid {
             Some(xid) => Cow::Owned(statement::within(xid, statement)),
             None => Cow::Borrowed(statement),
         };
+        let values = request::values(&[write]);
         let rows = session.query(&statement, &values).await?;
         let answer = rows.first().and_then(|row| answer(write, row));
         let answer = answer.unwrap_or(Answer::Refused(None));

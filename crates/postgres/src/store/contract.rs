@@ -1,7 +1,8 @@
 //! The contract of [`Store`]: single requests and groups.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::error::Error as _;
+use std::mem::discriminant;
 
 use lambda_idempotency::protocol::packed::{LargeOutcome, Place};
 use lambda_idempotency::protocol::record::{Found, RecordWrite};
@@ -11,7 +12,7 @@ use lambda_idempotency::{RecordId, StoreError};
 use tokio::time::Instant;
 
 use super::PostgresStore;
-use super::request::{Kind, answer};
+use super::request::{answer, statement_of};
 use crate::columns::decode;
 use crate::driver::Pool;
 use crate::error::{PostgresError, Problem};
@@ -21,9 +22,9 @@ use crate::value::{Cell, Value, arrays};
 
 impl<P: Pool> Store for PostgresStore<P> {
     async fn write(&self, write: &RecordWrite, deadline: Instant) -> Result<Answer, StoreError> {
-        let kind = Kind::of(write)?;
+        let statement = statement_of(write)?;
         loop {
-            let rows = self.send(kind, &[write], deadline).await?;
+            let rows = self.send(statement, &[write], deadline).await?;
             if let Some(answer) = rows
                 .first()
                 .map(Vec::as_slice)
@@ -48,15 +49,22 @@ impl<P: Pool> Store for PostgresStore<P> {
         writes: &[RecordWrite],
         deadline: Instant,
     ) -> Vec<Result<Answer, StoreError>> {
-        let mut answers = HashMap::new();
-        for kind in Kind::ALL {
-            let is_one = |write: &RecordWrite| Kind::of(write).is_ok_and(|other| other == kind);
-            let group = writes.iter().enumerate().filter(|(_, write)| is_one(write));
-            let (places, group): (Vec<_>, Vec<_>) = group.unzip();
-            if group.is_empty() {
+        let mut answers = BTreeMap::new();
+        for (place, first) in writes.iter().enumerate() {
+            if answers.contains_key(&place) {
                 continue;
             }
-            let rows = self.send(kind, &group, deadline).await;
+            let statement = match statement_of(first) {
+                Ok(statement) => statement,
+                Err(unknown) => {
+                    answers.insert(place, Err(unknown));
+                    continue;
+                }
+            };
+            let alike = writes.iter().enumerate();
+            let alike = alike.filter(|(_, write)| discriminant(*write) == discriminant(first));
+            let (places, group): (Vec<_>, Vec<_>) = alike.unzip();
+            let rows = self.send(statement, &group, deadline).await;
             let size = group.len();
             for (row, (place, write)) in places.into_iter().zip(group).enumerate() {
                 let answer = match &rows {
@@ -70,11 +78,7 @@ impl<P: Pool> Store for PostgresStore<P> {
                 answers.insert(place, answer);
             }
         }
-        let answers = writes.iter().enumerate().map(|(place, write)| {
-            let unknown = || Kind::of(write).and(Err(StoreError::Timeout));
-            answers.remove(&place).unwrap_or_else(unknown)
-        });
-        answers.collect()
+        answers.into_values().collect()
     }
 
     async fn load_all(
@@ -99,13 +103,9 @@ impl<P: Pool> Store for PostgresStore<P> {
     async fn keep(&self, outcome: &LargeOutcome, deadline: Instant) -> Result<Place, StoreError> {
         // The commit of an open transaction writes it.
         if !self.inner.open.leave(outcome) {
-            self.query(
-                Over::Beside,
-                |ready| &ready.statements.keep,
-                &kept(outcome),
-                deadline,
-            )
-            .await?;
+            let values = kept(outcome);
+            let rows = self.query(Over::Beside, |all| &all.keep, &values, deadline);
+            rows.await?;
         }
         Ok(Place::Entry(outcome.owner.clone()))
     }
@@ -120,15 +120,8 @@ impl<P: Pool> Store for PostgresStore<P> {
             return Ok(None);
         };
         let values = [Value::from(id.as_str()), owner.as_str().into()];
-        let rows = self
-            .query(
-                Over::Pool,
-                |ready| &ready.statements.fetch,
-                &values,
-                deadline,
-            )
-            .await?;
-        let cell = rows.into_iter().flatten().next();
+        let rows = self.query(Over::Pool, |all| &all.fetch, &values, deadline);
+        let cell = rows.await?.into_iter().flatten().next();
         Ok(cell.and_then(|cell| match cell {
             Cell::Bytes(content) => Some(content),
             _ => None,
@@ -146,14 +139,8 @@ impl<P: Pool> PostgresStore<P> {
             return Ok(Vec::new());
         }
         let values = arrays(ids.iter().map(|id| vec![id.as_str().into()]));
-        let rows = self
-            .query(
-                Over::Pool,
-                |ready| &ready.statements.load,
-                &values,
-                deadline,
-            )
-            .await?;
+        let rows = self.query(Over::Pool, |all| &all.load, &values, deadline);
+        let rows = rows.await?;
         Ok(rows.iter().map(|row| decode(row)).collect())
     }
 }

@@ -12,63 +12,30 @@ use crate::columns::{self, decode};
 use crate::statement::Statements;
 use crate::value::{Cell, Value, arrays};
 
-/// The kinds of conditional writes: each is one statement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Create,
-    TakeOver,
-    Renew,
-    Amend,
-    Complete,
-    Release,
-    Intervene,
+/// Chooses one of the statements.
+pub(crate) type Statement = fn(&Statements) -> &str;
+
+/// Returns the statement that carries out writes of this kind.
+pub(crate) fn statement_of(write: &RecordWrite) -> Result<Statement, StoreError> {
+    let statement: Statement = match write {
+        RecordWrite::Create(_) => |all| &all.insert,
+        RecordWrite::TakeOver { .. } => |all| &all.take_over,
+        RecordWrite::Renew { .. } => |all| &all.renew,
+        RecordWrite::Amend { .. } => |all| &all.amend,
+        RecordWrite::Complete(_) => |all| &all.complete,
+        RecordWrite::Release(_) => |all| &all.release,
+        RecordWrite::Intervene(_) => |all| &all.intervene,
+        _ => {
+            let words = "a kind of write that this release of the store doesn't know: update lambda-idempotency-postgres";
+            return Err(StoreError::Rejected(words.into()));
+        }
+    };
+    Ok(statement)
 }
 
-impl Kind {
-    pub(crate) const ALL: [Self; 7] = [
-        Self::Create,
-        Self::TakeOver,
-        Self::Renew,
-        Self::Amend,
-        Self::Complete,
-        Self::Release,
-        Self::Intervene,
-    ];
-
-    pub(crate) fn of(write: &RecordWrite) -> Result<Self, StoreError> {
-        Ok(match write {
-            RecordWrite::Create(_) => Self::Create,
-            RecordWrite::TakeOver { .. } => Self::TakeOver,
-            RecordWrite::Renew { .. } => Self::Renew,
-            RecordWrite::Amend { .. } => Self::Amend,
-            RecordWrite::Complete(_) => Self::Complete,
-            RecordWrite::Release(_) => Self::Release,
-            RecordWrite::Intervene(_) => Self::Intervene,
-            _ => {
-                let words = "a kind of write that this release of the store doesn't know: update lambda-idempotency-postgres";
-                return Err(StoreError::Rejected(words.into()));
-            }
-        })
-    }
-
-    /// Returns the statement of this kind and its values for these writes, each of this kind.
-    pub(crate) fn request<'a>(
-        self,
-        statements: &'a Statements,
-        writes: &[&RecordWrite],
-    ) -> (&'a str, Vec<Value>) {
-        let statement = match self {
-            Self::Create => &statements.insert,
-            Self::TakeOver => &statements.take_over,
-            Self::Renew => &statements.renew,
-            Self::Amend => &statements.amend,
-            Self::Complete => &statements.complete,
-            Self::Release => &statements.release,
-            Self::Intervene => &statements.intervene,
-        };
-        let rows = writes.iter().filter_map(|write| row(write));
-        (statement, arrays(rows))
-    }
+/// The values of writes of one kind.
+pub(crate) fn values(writes: &[&RecordWrite]) -> Vec<Value> {
+    arrays(writes.iter().filter_map(|write| row(write)))
 }
 
 /// The values of one write, in the order of its statement's columns.

@@ -10,8 +10,8 @@ use tokio::sync::MutexGuard;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::PostgresStore;
-use super::ready::{READ_COMMITTED, Ready, lock_until, within};
-use super::request::Kind;
+use super::ready::{READ_COMMITTED, lock_until, within};
+use super::request::{self, Statement};
 use crate::driver::{Connection, Pool, Session};
 use crate::error::{PostgresError, Problem};
 use crate::value::{Cell, Value};
@@ -48,7 +48,7 @@ impl<P: Pool> PostgresStore<P> {
     /// Sends writes of one kind, each for another record.
     pub(super) async fn send(
         &self,
-        kind: Kind,
+        statement: Statement,
         writes: &[&RecordWrite],
         deadline: Instant,
     ) -> Result<Rows, StoreError> {
@@ -63,12 +63,8 @@ impl<P: Pool> PostgresStore<P> {
         } else {
             Duration::MAX
         };
-        let work = async {
-            let ready = self.ready(deadline).await?;
-            let (statement, values) = kind.request(&ready.statements, writes);
-            self.send_over(over, ready, statement, &values, (longest, deadline))
-                .await
-        };
+        let values = request::values(writes);
+        let work = self.send_over(over, statement, &values, (longest, deadline));
         within(deadline, work).await
     }
 
@@ -76,7 +72,7 @@ impl<P: Pool> PostgresStore<P> {
     pub(super) async fn query(
         &self,
         over: Over,
-        statement: fn(&Ready) -> &str,
+        statement: Statement,
         values: &[Value],
         deadline: Instant,
     ) -> Result<Rows, StoreError> {
@@ -87,13 +83,11 @@ impl<P: Pool> PostgresStore<P> {
     pub(super) async fn answer(
         &self,
         over: Over,
-        statement: fn(&Ready) -> &str,
+        statement: Statement,
         values: &[Value],
         deadline: Instant,
     ) -> Result<Rows, PostgresError> {
-        let ready = self.ready(deadline).await?;
-        let lock = (Duration::MAX, deadline);
-        self.send_over(over, ready, statement(ready), values, lock)
+        self.send_over(over, statement, values, (Duration::MAX, deadline))
             .await
     }
 
@@ -143,11 +137,12 @@ impl<P: Pool> PostgresStore<P> {
     async fn send_over(
         &self,
         over: Over,
-        ready: &Ready,
-        statement: &str,
+        statement: Statement,
         values: &[Value],
         (longest, deadline): (Duration, Instant),
     ) -> Result<Rows, PostgresError> {
+        let ready = self.ready(deadline).await?;
+        let statement = statement(&ready.statements);
         let way = match over {
             Over::Pool => Way::Pool(self.free(deadline).await?),
             Over::Beside => self.in_turn(deadline, Box::pin(self.beside())).await?,

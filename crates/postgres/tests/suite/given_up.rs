@@ -39,7 +39,7 @@ async fn a_dropped_run_frees_its_key<P: Pool>(store: PostgresStore<P>) {
         () = once_there_is(&asleep, "1") => {}
     }
     let again = run("SELECT 1".to_owned()).await;
-    assert!(matches!(again, Ok(Outcome::Executed(1))), "{again:?}");
+    assert_matches!(again, Ok(Outcome::Executed(1)));
 }
 
 #[tokio::test]
@@ -85,14 +85,14 @@ async fn a_claim_that_was_given_up_is_not_written_later() {
     };
     while_locked(&keys, async || {
         let given_up = run().await;
-        assert!(matches!(given_up, Err(Error::Store(_))), "{given_up:?}");
+        assert_matches!(given_up, Err(Error::Store(_)));
     })
     .await;
     assert_eq!(count(&store, &keys).await, 1);
     let again = engine(store)
         .run(Key::new("op", "a"), None, async |_| Ok::<_, Failed>(1))
         .await;
-    assert!(matches!(again, Ok(Outcome::Executed(1))), "{again:?}");
+    assert_matches!(again, Ok(Outcome::Executed(1)));
 }
 
 #[tokio::test]
@@ -125,7 +125,7 @@ async fn a_locked_table_is_no_other_run_and_its_wait_has_an_end() {
     let again = transact(&patient, Key::new("op", "b"), None, async |_| {
         Ok::<_, Failed>(1)
     });
-    assert!(matches!(again.await, Ok(Outcome::Executed(1))));
+    assert_matches!(again.await, Ok(Outcome::Executed(1)));
 }
 
 #[tokio::test]
@@ -162,7 +162,7 @@ async fn duplicates_of_an_open_transaction_fill_neither_the_pool_nor_the_server(
                 })
             });
             for met in futures_util::future::join_all(four).await {
-                assert!(matches!(met, Err(Error::InFlight { .. })), "{met:?}");
+                assert_matches!(met, Err(Error::InFlight { .. }));
             }
         }
         let look = pool_of(&url(), 1).get().await.unwrap();
@@ -172,10 +172,10 @@ async fn duplicates_of_an_open_transaction_fill_neither_the_pool_nor_the_server(
         let another = transact(&*other, Key::new("op", "b"), None, async |_| {
             Ok::<i64, Failed>(1)
         });
-        assert!(matches!(another.await, Ok(Outcome::Executed(1))));
+        assert_matches!(another.await, Ok(Outcome::Executed(1)));
         Ok::<i64, Failed>(1)
     });
-    assert!(matches!(held.await, Ok(Outcome::Executed(1))));
+    assert_matches!(held.await, Ok(Outcome::Executed(1)));
     assert_eq!(count(&store, &rows).await, 1);
 }
 
@@ -224,7 +224,7 @@ async fn the_longest_timeout_is_one() {
     let run = transact(&once, Key::new("op", "a"), None, async |_| {
         Ok::<i64, Failed>(1)
     });
-    assert!(matches!(run.await, Ok(Outcome::Executed(1))));
+    assert_matches!(run.await, Ok(Outcome::Executed(1)));
 }
 
 #[tokio::test]
@@ -237,10 +237,10 @@ async fn a_claim_that_gave_up_on_an_open_transaction_is_not_written_later() {
     let once = engine(store.clone());
     let held = transact(&once, key(), None, async |_| {
         let met = hasty.run(key(), None, async |_| Ok::<i64, Failed>(1)).await;
-        assert!(matches!(met, Err(Error::Store(_))), "{met:?}");
+        assert_matches!(met, Err(Error::Store(_)));
         Err::<i64, _>(Failed::Own)
     });
-    assert!(matches!(held.await, Err(Error::Handler(Failed::Own))));
+    assert_matches!(held.await, Err(Error::Handler(Failed::Own)));
     let look = pool_of(&url(), 1).get().await.unwrap();
     let waiting = format!(
         "SELECT count(*) FROM pg_stat_activity WHERE {}",

@@ -137,12 +137,9 @@ async fn a_transition_that_does_not_apply_refuses_the_writes_of_a_claim() {
             Ok::<_, std::io::Error>(1)
         })
     };
-    assert!(matches!(pay("a", "1").await.unwrap(), Outcome::Executed(1)));
+    assert_matches!(pay("a", "1").await.unwrap(), Outcome::Executed(1));
     let refused = pay("b", "2").await;
-    assert!(
-        matches!(&refused, Err(Error::Refused(refusal)) if refusal.index == 1),
-        "{refused:?}"
-    );
+    assert_matches!(&refused, Err(Error::Refused(refusal)) if refusal.index == 1);
     assert_eq!(crate::support::count(&store, &log).await, 1);
 }
 

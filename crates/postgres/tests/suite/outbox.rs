@@ -30,15 +30,13 @@ enum Failed {
 async fn outbox(store: &Store) -> (Outbox, String) {
     let table = name("outbox");
     let outbox = Outbox::new(&table).unwrap();
-    store
-        .pool()
-        .get()
-        .await
-        .unwrap()
-        .batch_execute(&outbox.statements())
-        .await
-        .unwrap();
+    lay(store, &outbox).await;
     (outbox, table)
+}
+
+async fn lay(store: &Store, outbox: &Outbox) {
+    let client = store.pool().get().await.unwrap();
+    client.batch_execute(&outbox.statements()).await.unwrap();
 }
 
 /// Emits events of one transaction: for each aggregate the number that it is to have.
@@ -101,7 +99,7 @@ async fn a_claim_emits_with_its_writes() {
         let done = engine.run(Key::new("op", "a"), None, |claim| async move {
             let event = Event::new("order.created", "1");
             let refused = outbox.emit(&claim, &event, &BTreeMap::from([((1, 2), 3)]));
-            assert!(matches!(refused, Err(WriteError::Data(_))), "{refused:?}");
+            assert_matches!(refused, Err(WriteError::Data(_)));
             outbox.emit(&claim, &event, &json!({})).unwrap();
             Ok::<_, Failed>(())
         });
@@ -412,9 +410,7 @@ async fn an_outbox_of_several_stores_is_in_the_schema_that_each_finds() {
         let pool = pool_of(&url_with("postgres", "postgres", &path), 2);
         let store = PostgresStore::new(pool);
         store.create_tables().await.unwrap();
-        let client = store.pool().get().await.unwrap();
-        client.batch_execute(&outbox.statements()).await.unwrap();
-        drop(client);
+        lay(&store, &outbox).await;
         stores.push((store, format!("{schema}.outbox")));
     }
     for (store, table) in &stores {
@@ -461,9 +457,7 @@ async fn an_outbox_in_a_schema_that_the_pool_sets_is_relayed_and_swept() {
     let keys = format!("{schema}.keys");
     let store = PostgresStore::with_table(pool.build().unwrap(), &keys).unwrap();
     store.create_tables().await.unwrap();
-    let client = store.pool().get().await.unwrap();
-    client.batch_execute(&outbox.statements()).await.unwrap();
-    drop(client);
+    lay(&store, &outbox).await;
     emit(&store, &outbox, "open", &[("x", 1)], false).await;
     emit(&store, &outbox, "more", &[("y", 1)], false).await;
     let fails = async |event: &StoredEvent| {

@@ -157,7 +157,7 @@ async fn a_large_outcome_is_rolled_back_with_its_transaction() {
         Ok::<_, Failed>(large())
     });
     let run = run.await;
-    assert!(matches!(run, Err(Error::NotCommitted(_))), "{run:?}");
+    assert_matches!(run, Err(Error::NotCommitted(_)));
     assert_eq!(count(&store, &format!("{keys}_outcomes")).await, 0);
 }
 
@@ -172,7 +172,7 @@ async fn a_handler_that_fails_releases_its_claim_beside_its_transaction() {
             Err::<i64, _>(Failed::Own)
         });
         let run = timeout(MINUTE, run).await.unwrap();
-        assert!(matches!(run, Err(Error::Handler(Failed::Own))), "{run:?}");
+        assert_matches!(run, Err(Error::Handler(Failed::Own)));
     }
 }
 
@@ -233,7 +233,7 @@ async fn a_commit_waits_for_locks_no_longer_than_the_pool_has_left_it() {
     };
     let commit = store.commit(Commit::new("token", None, &writes), deadline);
     let (committed, left) = tokio::join!(commit, free);
-    assert!(matches!(committed, Ok(Committed::Applied)), "{committed:?}");
+    assert_matches!(committed, Ok(Committed::Applied));
     let client = store.pool().get().await.unwrap();
     let read = format!("SELECT milliseconds FROM {rows}");
     let limit: i64 = client.query_one(&read, &[]).await.unwrap().get(0);
@@ -272,7 +272,7 @@ async fn a_connection_to_a_server_that_reads_only_is_not_used_again() {
     let once = engine(store);
     let claimed = once.run(Key::new("op", "a"), None, async |_| Ok::<_, Failed>(1));
     let claimed = claimed.await;
-    assert!(matches!(claimed, Ok(Outcome::Executed(1))), "{claimed:?}");
+    assert_matches!(claimed, Ok(Outcome::Executed(1)));
 }
 
 #[tokio::test]
@@ -290,7 +290,7 @@ async fn a_transaction_that_a_server_refuses_to_write_leaves_its_connection() {
     };
     assert_eq!(problem(&error), Problem::ReadOnly);
     let again = run().await;
-    assert!(matches!(again, Ok(Outcome::Executed(1))), "{again:?}");
+    assert_matches!(again, Ok(Outcome::Executed(1)));
 }
 
 /// The time for which the store keeps the connection beside the pool.

@@ -141,7 +141,7 @@ async fn a_claim_refuses_an_open_transaction_of_another_isolation_before_it_open
         else {
             panic!("it was opened");
         };
-        assert!(matches!(refused, StoreError::Misconfigured(_)));
+        assert_matches!(refused, StoreError::Misconfigured(_));
         assert_eq!(problem(&refused), Problem::Isolation);
         assert_eq!(count(&store, &rows).await, 0);
         // The claimless form has no record that changes meanwhile.

@@ -184,12 +184,9 @@ async fn a_commit_whose_reply_is_lost_is_proven_by_reading() {
     for form in FORMS {
         lane.proxy.at_next(COMMIT, Fault::CutAfter);
         let done = lane.long.run(form, form, &lane.rows).await;
-        assert!(matches!(done, Ok(Outcome::Executed(1))), "{form}: {done:?}");
+        assert_matches!(done, Ok(Outcome::Executed(1)), "{form}");
         let again = lane.long.run(form, form, &lane.rows).await;
-        assert!(
-            matches!(again, Ok(Outcome::Replayed(1, _))),
-            "{form}: {again:?}"
-        );
+        assert_matches!(again, Ok(Outcome::Replayed(1, _)), "{form}");
     }
     let once = FORMS.map(|form| (form.to_owned(), 1));
     assert_eq!(lane.counts().await, HashMap::from(once));
@@ -203,7 +200,7 @@ async fn an_unprotected_commit_whose_reply_is_lost_is_not_sent_again() {
     let write = || Sql::new(format!("INSERT INTO {} VALUES ($1)", lane.rows)).bind("row");
     lane.proxy.at_next(COMMIT, Fault::CutAfter);
     let done = claimed(&engine, Key::new("claim", "row"), write()).await;
-    assert!(matches!(done, Err(Error::OutcomeUnknown(_))), "{done:?}");
+    assert_matches!(done, Err(Error::OutcomeUnknown(_)));
     assert_eq!(lane.counts().await, HashMap::from([("row".to_owned(), 1)]));
 }
 
@@ -214,20 +211,14 @@ async fn a_commit_that_never_arrived_wrote_nothing_or_is_sent_again() {
         lane.proxy.at_next(COMMIT, Fault::CutBefore);
         let done = lane.long.run(form, form, &lane.rows).await;
         if form.ends_with("claim") {
-            assert!(matches!(done, Ok(Outcome::Executed(1))), "{form}: {done:?}");
+            assert_matches!(done, Ok(Outcome::Executed(1)), "{form}");
             continue;
         }
         // The handler's write is gone: it runs again.
-        assert!(
-            matches!(done, Err(Error::NotCommitted(_))),
-            "{form}: {done:?}"
-        );
+        assert_matches!(done, Err(Error::NotCommitted(_)), "{form}");
         assert!(!lane.has_row(form).await);
         let again = lane.long.run(form, form, &lane.rows).await;
-        assert!(
-            matches!(again, Ok(Outcome::Executed(1))),
-            "{form}: {again:?}"
-        );
+        assert_matches!(again, Ok(Outcome::Executed(1)), "{form}");
     }
     let once = FORMS.map(|form| (form.to_owned(), 1));
     assert_eq!(lane.counts().await, HashMap::from(once));
@@ -258,18 +249,16 @@ async fn a_handler_that_has_committed_is_noticed_over_another_connection() {
                     Ok::<i64, Failed>(1)
                 });
                 let done = done.await;
-                assert!(
-                    matches!(done, Err(Error::LeaseLost | Error::Unreadable(_))),
-                    "{name}: {done:?}"
-                );
+                assert_matches!(done, Err(Error::LeaseLost | Error::Unreadable(_)), "{name}");
                 cuts += 1;
                 let met = lane.proxy.met().map(|(_, times)| times);
                 assert_eq!(met, [0, cuts, 0, 0], "{name}");
                 let again = engine.run(key(), None, async |_| Ok::<i64, Failed>(2));
                 let again = again.await;
-                assert!(
-                    matches!(&again, Err(Error::Unreadable(why)) if why.contains("remove COMMIT")),
-                    "{name}: {again:?}"
+                assert_matches!(
+                    &again,
+                    Err(Error::Unreadable(why)) if why.contains("remove COMMIT"),
+                    "{name}"
                 );
                 rows.insert(name, 1);
             }
@@ -286,21 +275,15 @@ async fn a_begin_that_is_refused_alone_commits_no_half_of_a_transaction() {
         // The store looks at its tables first.
         let before = format!("before {form}");
         let before = lane.long.run(form, &before, &lane.rows).await;
-        assert!(
-            matches!(before, Ok(Outcome::Executed(1))),
-            "{form}: {before:?}"
-        );
+        assert_matches!(before, Ok(Outcome::Executed(1)), "{form}");
         lane.proxy.at_next("BEGIN", Fault::RefuseFirst(CANCELLED));
         let mut done = lane.long.run(form, form, &lane.rows).await;
         assert!(!lane.proxy.is_planned(), "{form}");
         if form.ends_with("open") {
-            assert!(
-                matches!(done, Err(Error::Handler(Failed::Transaction(_)))),
-                "{form}: {done:?}"
-            );
+            assert_matches!(done, Err(Error::Handler(Failed::Transaction(_))), "{form}");
             done = lane.long.run(form, form, &lane.rows).await;
         }
-        assert!(matches!(done, Ok(Outcome::Executed(1))), "{form}: {done:?}");
+        assert_matches!(done, Ok(Outcome::Executed(1)), "{form}");
         assert!(lane.has_row(form).await, "{form}");
     }
 }
@@ -361,7 +344,7 @@ async fn an_event_that_is_dropped_leaves_the_handlers_role() {
         Err::<i64, _>(Failed::Own)
     });
     let done = run.await;
-    assert!(matches!(done, Err(Error::Handler(Failed::Own))), "{done:?}");
+    assert_matches!(done, Err(Error::Handler(Failed::Own)));
     assert_eq!(user, role);
 }
 
@@ -371,7 +354,7 @@ async fn a_slow_server_is_no_other_run() {
     lane.proxy.set_latency(300);
     for form in FORMS {
         let done = lane.refusing.run(form, form, &lane.rows).await;
-        assert!(matches!(done, Ok(Outcome::Executed(1))), "{form}: {done:?}");
+        assert_matches!(done, Ok(Outcome::Executed(1)), "{form}");
     }
 }
 

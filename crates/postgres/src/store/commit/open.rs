@@ -133,12 +133,7 @@ impl<P: Pool> PostgresStore<P> {
         let owner = found.version.owner.as_deref().into();
         let status = found.version.status.as_deref().into();
         let spoil = [id.into(), expiration, owner, status];
-        let answer = self.answer(
-            Over::Beside,
-            |ready| &ready.statements.spoil,
-            &spoil,
-            deadline,
-        );
+        let answer = self.answer(Over::Beside, |all| &all.spoil, &spoil, deadline);
         answer.await?;
         Ok(Committed::Fenced(self.found(id, deadline).await?))
     }
@@ -146,7 +141,7 @@ impl<P: Pool> PostgresStore<P> {
     /// Reads a record beside the pool.
     async fn found(&self, id: &str, deadline: Instant) -> Result<Option<Found>, PostgresError> {
         let id = arrays([vec![id.into()]]);
-        let answer = self.answer(Over::Beside, |ready| &ready.statements.load, &id, deadline);
+        let answer = self.answer(Over::Beside, |all| &all.load, &id, deadline);
         let rows = answer.await?;
         Ok(rows.first().and_then(|row| decode(row)))
     }

@@ -55,16 +55,13 @@ async fn a_swallowed_error_of_a_statement_commits_nothing() {
         Ok(())
     })
     .await;
-    assert!(matches!(done, Err(Error::NotCommitted(_))), "{done:?}");
+    assert_matches!(done, Err(Error::NotCommitted(_)));
     let error = store_error(done);
-    assert!(matches!(error, StoreError::Rejected(_)), "{error:?}");
+    assert_matches!(error, StoreError::Rejected(_));
     assert_eq!(problem(&error), Problem::Aborted);
     says(&error, "return the statement's error from the handler");
     assert_eq!(count(&store, &rows).await, 0);
-    assert!(matches!(
-        add(&store, &rows, "a").await,
-        Ok(Outcome::Executed(1))
-    ));
+    assert_matches!(add(&store, &rows, "a").await, Ok(Outcome::Executed(1)));
 }
 
 #[tokio::test]
@@ -78,7 +75,7 @@ async fn a_swallowed_error_behind_a_savepoint_is_the_handlers_business() {
         Ok(())
     })
     .await;
-    assert!(matches!(done, Ok(Outcome::Executed(1))), "{done:?}");
+    assert_matches!(done, Ok(Outcome::Executed(1)));
     assert!(add(&store, &rows, "a").await.unwrap().is_replayed());
     assert_eq!(count(&store, &rows).await, 1);
 }
@@ -93,7 +90,7 @@ async fn a_swallowed_error_under_a_claim_commits_nothing() {
     assert_eq!(problem(&store_error(refused)), Problem::Aborted);
     assert_eq!(count(&store, &rows).await, 0);
     let done = inserted(&once, &rows, "a", false).await;
-    assert!(matches!(done, Ok(Outcome::Executed(1))), "{done:?}");
+    assert_matches!(done, Ok(Outcome::Executed(1)));
     assert_eq!(count(&store, &rows).await, 1);
 }
 
@@ -160,10 +157,7 @@ async fn a_handler_that_fails_behind_its_commit_runs_once_on_a_fresh_key() {
             Err(Failed::Own)
         })
         .await;
-        assert!(
-            matches!(failed, Err(Error::Handler(Failed::Own))),
-            "{statement}: {failed:?}"
-        );
+        assert_matches!(failed, Err(Error::Handler(Failed::Own)), "{statement}");
         for _ in 0..2 {
             let again = add(&store, &rows, "a").await;
             let Err(Error::Unreadable(reason)) = again else {
@@ -175,7 +169,7 @@ async fn a_handler_that_fails_behind_its_commit_runs_once_on_a_fresh_key() {
         // As an operator does who has looked at the rows.
         sql(&format!("DELETE FROM {records} WHERE status = 'OPEN'")).await;
         let again = add(&store, &rows, "a").await;
-        assert!(matches!(again, Ok(Outcome::Executed(1))), "{again:?}");
+        assert_matches!(again, Ok(Outcome::Executed(1)));
     }
 }
 
@@ -197,15 +191,9 @@ async fn a_handler_that_fails_behind_its_commit_runs_again_without_a_place() {
         let failed = once
             .run(Key::new("op", token.as_str()), None, commits)
             .await;
-        assert!(
-            matches!(failed, Err(Error::Handler(Failed::Own))),
-            "{is_claimed}: {failed:?}"
-        );
+        assert_matches!(failed, Err(Error::Handler(Failed::Own)), "{is_claimed}");
         let again = run_over(&store, is_claimed, &token, &rows, "SELECT 1").await;
-        assert!(
-            matches!(again, Ok(Outcome::Executed(1))),
-            "{is_claimed}: {again:?}"
-        );
+        assert_matches!(again, Ok(Outcome::Executed(1)), "{is_claimed}");
         assert_eq!(count(&store, &rows).await, 2, "{is_claimed}");
     }
 }
@@ -222,10 +210,7 @@ async fn a_handler_that_sends_rollback_gets_an_error_and_runs_again() {
     assert_eq!(problem(&error), Problem::Over);
     says(&error, "the handler sent ROLLBACK itself");
     assert_eq!(count(&store, &rows).await, 0);
-    assert!(matches!(
-        add(&store, &rows, "a").await,
-        Ok(Outcome::Executed(1))
-    ));
+    assert_matches!(add(&store, &rows, "a").await, Ok(Outcome::Executed(1)));
     assert_eq!(count(&store, &rows).await, 1);
 }
 
@@ -235,7 +220,7 @@ async fn release(store: &Store, token: &str) {
     let failed = engine(store.clone())
         .run(Key::new("op", token), None, failing)
         .await;
-    assert!(matches!(failed, Err(Error::Handler(Failed::Own))));
+    assert_matches!(failed, Err(Error::Handler(Failed::Own)));
 }
 
 /// Runs with a transaction under a claim, or over a record that an earlier run has released. The
@@ -271,9 +256,10 @@ async fn a_handler_that_ends_its_transaction_is_noticed(store: Store) {
             let token = format!("commit-{place}-{number}");
             release(&store, &token).await;
             let first = run_over(&store, is_claimed, &token, &rows, ends).await;
-            assert!(
-                matches!(first, Err(Error::LeaseLost | Error::Unreadable(_))),
-                "{ends}: {first:?}"
+            assert_matches!(
+                first,
+                Err(Error::LeaseLost | Error::Unreadable(_)),
+                "{ends}"
             );
             committed += 1;
             for _ in 0..2 {
@@ -292,17 +278,11 @@ async fn a_handler_that_ends_its_transaction_is_noticed(store: Store) {
             let token = format!("rollback-{place}-{number}");
             release(&store, &token).await;
             let first = run_over(&store, is_claimed, &token, &rows, ends).await;
-            assert!(
-                matches!(first, Err(Error::NotCommitted(_))),
-                "{ends}: {first:?}"
-            );
+            assert_matches!(first, Err(Error::NotCommitted(_)), "{ends}");
             assert_eq!(problem(&store_error(first)), Problem::Over, "{ends}");
             assert_eq!(count(&store, &rows).await, committed, "{ends}");
             let again = run_over(&store, is_claimed, &token, &rows, "SELECT 1").await;
-            assert!(
-                matches!(again, Ok(Outcome::Executed(1))),
-                "{ends}: {again:?}"
-            );
+            assert_matches!(again, Ok(Outcome::Executed(1)), "{ends}");
             committed += 1;
             assert_eq!(count(&store, &rows).await, committed, "{ends}");
         }
@@ -310,7 +290,7 @@ async fn a_handler_that_ends_its_transaction_is_noticed(store: Store) {
         release(&store, &token).await;
         let ends = "SAVEPOINT s; SELECT 1; ROLLBACK TO s";
         let done = run_over(&store, is_claimed, &token, &rows, ends).await;
-        assert!(matches!(done, Ok(Outcome::Executed(1))), "{done:?}");
+        assert_matches!(done, Ok(Outcome::Executed(1)));
         committed += 1;
     }
 }
@@ -395,11 +375,11 @@ async fn a_transaction_that_a_spawned_task_keeps_is_not_committed() {
     says(&error, "drop it before the handler returns");
     // Its place is taken for as long as the task keeps it.
     let met = add_by(&refusing(store.clone()), &rows, "a").await;
-    assert!(matches!(met, Err(Error::InFlight { .. })), "{met:?}");
+    assert_matches!(met, Err(Error::InFlight { .. }));
     end.send(()).unwrap();
     keeps.await.unwrap().await.unwrap();
     let again = add(&store, &rows, "a").await;
-    assert!(matches!(again, Ok(Outcome::Executed(1))), "{again:?}");
+    assert_matches!(again, Ok(Outcome::Executed(1)));
     assert_eq!(count(&store, &rows).await, 1);
 }
 
@@ -415,7 +395,7 @@ async fn a_transaction_after_the_handlers_end_is_refused() {
             Err::<i64, _>(Failed::Own)
         })
         .await;
-    assert!(matches!(done, Err(Error::Handler(Failed::Own))));
+    assert_matches!(done, Err(Error::Handler(Failed::Own)));
     let late = store.transaction(&kept.unwrap()).await;
     let words = late.unwrap_err().to_string();
     assert!(words.contains("the handler has returned"), "{words}");

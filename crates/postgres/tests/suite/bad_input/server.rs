@@ -34,13 +34,10 @@ async fn a_connection_that_dies_in_commit_leaves_nothing_and_a_retry_runs() {
     // The handler's transaction is gone: its caller sends the request again.
     let closed = gate.close().await;
     let (done, ()) = tokio::join!(add(&own, &rows, "open"), end_commits(&application, closed));
-    assert!(matches!(done, Err(Error::NotCommitted(_))), "{done:?}");
+    assert_matches!(done, Err(Error::NotCommitted(_)));
     says(&store_error(done), "send the request again");
     assert_eq!(count(&store, &rows).await, 0);
-    assert!(matches!(
-        add(&own, &rows, "open").await,
-        Ok(Outcome::Executed(1))
-    ));
+    assert_matches!(add(&own, &rows, "open").await, Ok(Outcome::Executed(1)));
 
     // Writes that were handed over are sent again by the engine.
     let closed = gate.close().await;
@@ -52,7 +49,7 @@ async fn a_connection_that_dies_in_commit_leaves_nothing_and_a_retry_runs() {
         claimed(&own, "claim", write),
         end_commits(&application, closed)
     );
-    assert!(matches!(done, Ok(Outcome::Executed(1))), "{done:?}");
+    assert_matches!(done, Ok(Outcome::Executed(1)));
     assert_eq!(count(&store, &rows).await, 2);
 }
 
@@ -72,12 +69,9 @@ async fn a_connection_that_dies_under_the_handler_leaves_nothing() {
         },
     )
     .await;
-    assert!(matches!(done, Err(Error::NotCommitted(_))), "{done:?}");
+    assert_matches!(done, Err(Error::NotCommitted(_)));
     assert_eq!(count(&store, &rows).await, 0);
-    assert!(matches!(
-        add(&store, &rows, "a").await,
-        Ok(Outcome::Executed(1))
-    ));
+    assert_matches!(add(&store, &rows, "a").await, Ok(Outcome::Executed(1)));
 }
 
 #[tokio::test]
@@ -117,7 +111,7 @@ async fn a_statement_timeout_says_which_setting_it_is() {
         Ok(1)
     });
     let open = open.await;
-    assert!(matches!(open, Err(Error::NotCommitted(_))), "{open:?}");
+    assert_matches!(open, Err(Error::NotCommitted(_)));
     // The engine sends the writes of a claim again until its time is over.
     let writes = [Write::from(hasty()), Write::from(slow())];
     let commit = Commit::new("token", None, &writes);
@@ -215,7 +209,7 @@ async fn a_deadlock_of_writes_that_were_handed_over_is_the_engines_to_repeat() {
     let (crossed, ()) = tokio::join!(transaction.batch_execute(&cross), open);
     crossed.unwrap();
     transaction.commit().await.unwrap();
-    assert!(matches!(commit.await.unwrap(), Ok(Outcome::Executed(1))));
+    assert_matches!(commit.await.unwrap(), Ok(Outcome::Executed(1)));
     let client = pool_of(&url(), 1).get().await.unwrap();
     let sums = client.query(&format!("SELECT n FROM {rows}"), &[]).await;
     let sums: Vec<i64> = sums.unwrap().iter().map(|row| row.get(0)).collect();
@@ -233,8 +227,5 @@ async fn a_duplicate_is_answered_while_the_row_of_its_key_is_locked() {
     transaction.query(&lock, &[]).await.unwrap();
     // A read doesn't wait for the lock.
     let replayed = claimed(&engine(store), "a", Sql::new("SELECT 1")).await;
-    assert!(
-        matches!(replayed, Ok(Outcome::Replayed(1, _))),
-        "{replayed:?}"
-    );
+    assert_matches!(replayed, Ok(Outcome::Replayed(1, _)));
 }

@@ -66,7 +66,7 @@ fn tried_for<P: Connections>(time: Duration, store: PostgresStore<P>) -> Engine<
 #[tokio::test]
 async fn without_a_table_it_says_how_to_make_one() {
     for error in refused(&url(), &name("none"), "create_tables").await {
-        assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
+        assert_matches!(error, StoreError::Misconfigured(_));
         assert_eq!(problem(&error), Problem::NoTable);
     }
 }
@@ -103,7 +103,7 @@ async fn tables_of_another_release_are_left_alone() {
         ))
         .await;
         for error in refused(&url(), &table, words).await {
-            assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
+            assert_matches!(error, StoreError::Misconfigured(_));
             let (found, known) = (version, schema::VERSION);
             assert_eq!(problem(&error), Problem::OtherSchema { found, known });
         }
@@ -132,7 +132,7 @@ async fn a_read_only_server_names_the_primary_and_the_setting() {
     let times = [MINUTE, Duration::from_secs(10)];
     let words = "the cluster's writer endpoint), or turn `default_transaction_read_only` off";
     for error in refused_within(times, &read_only, &table, words).await {
-        assert!(matches!(error, StoreError::Throttled(_)), "{error:?}");
+        assert_matches!(error, StoreError::Throttled(_));
         assert_eq!(problem(&error), Problem::ReadOnly);
     }
 }
@@ -145,7 +145,7 @@ async fn a_wrong_password_and_a_missing_one_are_the_roles() {
         let (_bouncer, through) = bouncer_with(&wrong, "auth_type = md5").await;
         for url in [wrong, through] {
             for error in refused(&url, "idempotency", "password").await {
-                assert!(matches!(error, StoreError::Unauthenticated(_)), "{error:?}");
+                assert_matches!(error, StoreError::Unauthenticated(_));
                 assert_eq!(problem(&error), Problem::NotLetIn);
             }
         }
@@ -162,7 +162,7 @@ async fn a_proxy_that_refuses_a_setting_or_a_transaction_has_answered() {
         (statements, "statement pooling mode"),
     ] {
         for error in refused(&through, "idempotency", words).await {
-            assert!(matches!(error, StoreError::Rejected(_)), "{error:?}");
+            assert_matches!(error, StoreError::Rejected(_));
             assert_eq!(problem(&error), Problem::Refused);
         }
     }
@@ -179,7 +179,7 @@ async fn a_column_of_another_type_is_an_answer() {
     ))
     .await;
     for error in refused(&url(), &table, "another type").await {
-        assert!(matches!(error, StoreError::Rejected(_)), "{error:?}");
+        assert_matches!(error, StoreError::Rejected(_));
         assert_eq!(problem(&error), Problem::Answer);
         assert!(error.may_have_applied());
     }
@@ -189,7 +189,7 @@ async fn a_column_of_another_type_is_an_answer() {
 async fn a_database_that_is_not_there_is_named() {
     let none = url_with("postgres", "nowhere", "");
     for error in refused(&none, "idempotency", "no database of this name").await {
-        assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
+        assert_matches!(error, StoreError::Misconfigured(_));
         assert_eq!(problem(&error), Problem::NoDatabase);
     }
 }
@@ -207,7 +207,7 @@ async fn a_database_that_lacks_characters_runs_no_handler() {
     let unmade = store.create_tables().await.unwrap_err();
     assert_eq!(unmade.problem(), Problem::Encoding);
     for error in refused(&latin, "idempotency", "`ENCODING 'UTF8'`").await {
-        assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
+        assert_matches!(error, StoreError::Misconfigured(_));
         assert_eq!(problem(&error), Problem::Encoding);
     }
 }
@@ -217,7 +217,7 @@ async fn a_server_that_wants_tls_says_so() {
     for mode in ["sslmode=disable", "sslmode=require"] {
         let plain = url_with("encrypted", "postgres", mode);
         for error in refused(&plain, "idempotency", "sslmode=require").await {
-            assert!(matches!(error, StoreError::Denied(_)), "{error:?}");
+            assert_matches!(error, StoreError::Denied(_));
             assert_eq!(problem(&error), Problem::Tls);
         }
     }
@@ -227,7 +227,7 @@ async fn a_server_that_wants_tls_says_so() {
 async fn a_server_that_is_not_there_is_unreachable() {
     let nowhere = "postgres://postgres@127.0.0.1:1/postgres";
     for error in refused_within([SHORT, MINUTE], nowhere, "keys", "reached").await {
-        assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
+        assert_matches!(error, StoreError::Unavailable(_));
     }
 }
 
@@ -245,7 +245,7 @@ async fn a_server_that_has_no_room_for_a_connection_has_answered() {
         .into_iter()
         .flatten()
     {
-        assert!(matches!(error, StoreError::Throttled(_)), "{error:?}");
+        assert_matches!(error, StoreError::Throttled(_));
         assert_eq!(problem(&error), Problem::OutOfResources);
     }
 }
@@ -263,7 +263,7 @@ async fn a_role_without_privileges_says_which_it_needs() {
     )
     .await
     {
-        assert!(matches!(error, StoreError::Denied(_)), "{error:?}");
+        assert_matches!(error, StoreError::Denied(_));
         assert_eq!(problem(&error), Problem::NoPrivilege);
     }
     // And these are enough.
@@ -318,7 +318,7 @@ async fn claim_error<P: lambda_idempotency_postgres::Pool>(store: &PostgresStore
 
 #[track_caller]
 fn says_exhausted(error: &StoreError) {
-    assert!(matches!(error, StoreError::Throttled(_)), "{error:?}");
+    assert_matches!(error, StoreError::Throttled(_));
     assert_eq!(problem(error), Problem::PoolExhausted);
     says(error, "raise the pool's size");
 }
@@ -350,10 +350,7 @@ async fn an_exhausted_pool_says_its_size_is_too_small() {
     says_exhausted(&store_error(add(&small, &rows, "a").await));
     says_exhausted(&claim_error(&small).await);
     drop(taken);
-    assert!(matches!(
-        add(&small, &rows, "a").await,
-        Ok(Outcome::Executed(1))
-    ));
+    assert_matches!(add(&small, &rows, "a").await, Ok(Outcome::Executed(1)));
     assert_eq!(count(&store, &rows).await, 1);
 }
 
@@ -369,10 +366,7 @@ async fn a_handler_that_needs_a_second_connection_of_a_pool_of_one_gets_an_error
         Err::<i64, _>(Failed::Own)
     });
     let nested = nested.await;
-    assert!(
-        matches!(nested, Err(Error::Handler(Failed::Own))),
-        "{nested:?}"
-    );
+    assert_matches!(nested, Err(Error::Handler(Failed::Own)));
     assert_eq!(count(&store, &rows).await, 0);
     assert!(add(&small, &rows, "a").await.is_ok());
 }
@@ -394,7 +388,7 @@ async fn a_closed_pool_says_so() {
     let (store, _) = store_of(&url(), 1).await;
     store.pool().close();
     let error = store_error(add(&store, "none", "a").await);
-    assert!(matches!(error, StoreError::Misconfigured(_)), "{error:?}");
+    assert_matches!(error, StoreError::Misconfigured(_));
     assert_eq!(problem(&error), Problem::PoolClosed);
     says(&error, "keep it for as long as the store");
 }
@@ -416,5 +410,5 @@ async fn a_transaction_of_another_store_than_the_engines_commits_nothing() {
         assert_eq!(count(&store, &keys).await, 0);
     }
     let done = add(&store, &rows, "a").await;
-    assert!(matches!(done, Ok(Outcome::Executed(_))), "{done:?}");
+    assert_matches!(done, Ok(Outcome::Executed(_)));
 }

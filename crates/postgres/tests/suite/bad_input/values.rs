@@ -37,12 +37,9 @@ async fn a_statement_that_fails_writes_nothing_and_says_what_is_wrong_with_it() 
     ] {
         let statement = format!("{write:?}");
         let done = claimed(&engine(store.clone()), "a", write).await;
-        assert!(
-            matches!(done, Err(Error::NotCommitted(_))),
-            "{statement}: {done:?}"
-        );
+        assert_matches!(done, Err(Error::NotCommitted(_)), "{statement}");
         let error = store_error(done);
-        assert!(matches!(error, StoreError::Rejected(_)), "{error:?}");
+        assert_matches!(error, StoreError::Rejected(_));
         assert_eq!(problem(&error), Problem::Statement, "{statement}");
         says(&error, "a statement of the transaction failed: SQLSTATE ");
         says(&error, words);
@@ -50,7 +47,7 @@ async fn a_statement_that_fails_writes_nothing_and_says_what_is_wrong_with_it() 
     assert_eq!(count(&store, &rows).await, 0);
     // The key is free for the statement that was fixed.
     let done = claimed(&engine(store.clone()), "a", insert().bind(1).bind(2)).await;
-    assert!(matches!(done, Ok(Outcome::Executed(1))), "{done:?}");
+    assert_matches!(done, Ok(Outcome::Executed(1)));
     assert_eq!(count(&store, &rows).await, 1);
 }
 
@@ -80,7 +77,7 @@ async fn a_nul_in_a_write_never_reaches_the_server() {
         assert_eq!(refused.problem(), Problem::Nul);
         Ok::<i64, Failed>(1)
     });
-    assert!(matches!(open.await, Ok(Outcome::Executed(1))));
+    assert_matches!(open.await, Ok(Outcome::Executed(1)));
 }
 
 /// A table whose constraint is checked at once, or in `COMMIT`.
@@ -98,13 +95,13 @@ async fn a_constraint_gives_the_writes_own_answer() {
             other => panic!("{other:?}"),
         })
     };
-    assert!(matches!(
+    assert_matches!(
         written(&store, "a", write()).await,
         Ok(Outcome::Executed(1))
-    ));
+    );
     for _ in 0..2 {
         let done = written(&store, "b", write()).await;
-        assert!(matches!(done, Err(Error::Handler(Failed::Own))), "{done:?}");
+        assert_matches!(done, Err(Error::Handler(Failed::Own)));
     }
     assert!(written(&store, "a", write()).await.unwrap().is_replayed());
     assert_eq!(count(&store, &rows).await, 1);
@@ -116,10 +113,10 @@ async fn a_deferred_constraint_commits_nothing_and_says_how_to_have_an_answer() 
     let store = store().await;
     let rows = constrained(&store, "DEFERRABLE INITIALLY DEFERRED").await;
     let write = || Sql::new(format!("INSERT INTO {rows} VALUES (7)")).or_else(|_| Failed::Own);
-    assert!(matches!(
+    assert_matches!(
         written(&store, "a", write()).await,
         Ok(Outcome::Executed(1))
-    ));
+    );
     let once = engine(store.clone());
     let open = transact(&once, Key::new("op", "c"), None, async |tx| {
         tx.batch_execute(&format!("INSERT INTO {rows} VALUES (7)"))
@@ -127,9 +124,9 @@ async fn a_deferred_constraint_commits_nothing_and_says_how_to_have_an_answer() 
         Ok::<i64, Failed>(1)
     });
     for done in [written(&store, "b", write()).await, open.await] {
-        assert!(matches!(done, Err(Error::NotCommitted(_))), "{done:?}");
+        assert_matches!(done, Err(Error::NotCommitted(_)));
         let error = store_error(done);
-        assert!(matches!(error, StoreError::Rejected(_)), "{error:?}");
+        assert_matches!(error, StoreError::Rejected(_));
         assert_eq!(problem(&error), Problem::Constraint);
         says(&error, "SET CONSTRAINTS ALL IMMEDIATE");
     }
@@ -182,7 +179,7 @@ async fn a_nul_in_a_key_never_reaches_the_server() {
         Key::new("o\0p", "a"),
     ] {
         let done = transact(&once, key, None, async |_| Ok::<i64, Failed>(1)).await;
-        assert!(matches!(done, Err(Error::Key(_))), "{done:?}");
+        assert_matches!(done, Err(Error::Key(_)));
     }
 }
 
@@ -207,7 +204,7 @@ async fn the_longest_raw_key_is_a_key() {
         None,
         async |_| Ok::<i64, Failed>(1),
     );
-    assert!(matches!(longer.await, Err(Error::Key(_))));
+    assert_matches!(longer.await, Err(Error::Key(_)));
     assert_eq!(count(&store, &rows).await, 1);
 }
 
@@ -269,10 +266,7 @@ async fn an_expired_record_counts_as_absent_also_where_it_cannot_be_read() {
             claimed().await.unwrap();
             sql(&format!("UPDATE {keys} SET {broken} WHERE id LIKE '%'")).await;
             let unreadable = claimed().await;
-            assert!(
-                matches!(unreadable, Err(Error::Unreadable(_))),
-                "{unreadable:?}"
-            );
+            assert_matches!(unreadable, Err(Error::Unreadable(_)));
             // The reason goes into logs.
             assert!(!format!("{unreadable:?}").contains("4111 1111"));
             sql(&format!("UPDATE {keys} SET expiration = 1")).await;
@@ -281,10 +275,7 @@ async fn an_expired_record_counts_as_absent_also_where_it_cannot_be_read() {
             } else {
                 opened().await
             };
-            assert!(
-                matches!(fresh, Ok(Outcome::Executed(1))),
-                "{broken}: {fresh:?}"
-            );
+            assert_matches!(fresh, Ok(Outcome::Executed(1)), "{broken}");
             assert!(claimed().await.unwrap().is_replayed(), "{broken}");
         }
     }
@@ -304,17 +295,14 @@ async fn a_group_is_not_refused_for_one_of_its_requests() {
     let soon = tokio::time::Instant::now() + MINUTE;
     let claims = [claim(&bad), claim(&good)];
     for answer in store.write_all(&claims, soon).await {
-        assert!(matches!(answer, Err(StoreError::NotSent)), "{answer:?}");
+        assert_matches!(answer, Err(StoreError::NotSent));
     }
     let refused = store.write(&claims[0], soon).await;
-    assert!(
-        matches!(refused, Err(StoreError::Rejected(_))),
-        "{refused:?}"
-    );
+    assert_matches!(refused, Err(StoreError::Rejected(_)));
     let applied = store.write(&claims[1], soon).await;
     assert!(applied.unwrap().is_applied());
     for found in store.load_all(&[bad, good], soon).await {
-        assert!(matches!(found, Err(StoreError::NotSent)), "{found:?}");
+        assert_matches!(found, Err(StoreError::NotSent));
     }
 }
 
@@ -338,5 +326,5 @@ async fn a_proxy_that_has_no_connection_left_is_no_refusal() {
     hasty.unwrap();
     let estimated = store.estimated_records(tokio::time::Instant::now() + MINUTE);
     let error = estimated.await.unwrap_err();
-    assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
+    assert_matches!(error, StoreError::Unavailable(_));
 }
