@@ -47,10 +47,7 @@ fn claim_and_completion(store: &RedisStore) -> (RecordId, RecordWrite, RecordWri
 }
 
 fn assert_throttled(refused: &Error<std::io::Error>, says: &str) {
-    assert!(
-        matches!(refused, Error::Store(StoreError::Throttled(_))),
-        "{refused:?}"
-    );
+    assert_matches!(refused, Error::Store(StoreError::Throttled(_)));
     assert!(refused.to_string().contains(says), "{refused}");
 }
 
@@ -128,21 +125,21 @@ async fn a_replica_and_a_server_that_evicts_are_refused() {
     }
 }
 
+/// Makes a user who may do this, and returns the address for it.
+async fn user(server: &Server, may: &[&str]) -> String {
+    let rules = ["ACL", "SETUSER", "app", "reset", "on", ">secret", "~*"];
+    server.ask::<String>(&[&rules[..], may].concat()).await;
+    format!("redis://app:secret@127.0.0.1:{}", server.port)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_permission_is_named() {
     let server = Server::start(&[]).await;
-    let rules = [
-        "ACL", "SETUSER", "app", "on", ">secret", "~*", "+info", "+ping", "+client",
-    ];
-    server.ask::<String>(&rules).await;
-    let address = format!("redis://app:secret@127.0.0.1:{}", server.port);
+    let address = user(&server, &["+info", "+ping", "+client"]).await;
     let refused = run(&engine(RedisStore::connect(&address).await.unwrap()))
         .await
         .unwrap_err();
-    assert!(
-        matches!(refused, Error::Store(StoreError::Denied(_))),
-        "{refused:?}"
-    );
+    assert_matches!(refused, Error::Store(StoreError::Denied(_)));
     assert!(
         refused.to_string().contains("allow it EVALSHA"),
         "{refused}"
@@ -191,8 +188,7 @@ async fn a_server_without_room_for_a_client_has_answered() {
         command.arg(&words[1..]);
         command.exec_async(&mut operator).await.unwrap();
     };
-    tell(&["ACL", "SETUSER", "app", "on", ">secret", "~*", "+@all"]).await;
-    let with_password = format!("redis://app:secret@127.0.0.1:{}", server.port);
+    let with_password = user(&server, &["+@all"]).await;
     let mut stores = Vec::new();
     for address in [server.address(), with_password] {
         stores.push((RedisStore::connect(&address).await.unwrap(), address));
@@ -205,18 +201,13 @@ async fn a_server_without_room_for_a_client_has_answered() {
         // `FailOpen` opens for `Unavailable` alone.
         let (id, ..) = claim_and_completion(&store);
         let refused = store.load(&id, Instant::now() + MINUTE).await.unwrap_err();
-        assert!(matches!(refused, StoreError::Throttled(_)), "{refused:?}");
+        assert_matches!(refused, StoreError::Throttled(_));
     }
 }
 
 /// A store of a user who may do all but this.
 async fn without(command: &str, server: &Server) -> RedisStore {
-    let denied = format!("-{command}");
-    let rules = [
-        "ACL", "SETUSER", "app", "reset", "on", ">secret", "~*", "+@all", &denied,
-    ];
-    server.ask::<String>(&rules).await;
-    let address = format!("redis://app:secret@127.0.0.1:{}", server.port);
+    let address = user(server, &["+@all", &format!("-{command}")]).await;
     RedisStore::connect(&address).await.unwrap()
 }
 
@@ -229,7 +220,7 @@ async fn a_permission_that_a_script_lacks_is_named_and_leaves_no_record_without_
     let refused = async |command: &str, write: &RecordWrite| {
         let store = without(command, &server).await;
         let error = store.write(write, soon).await.unwrap_err();
-        assert!(matches!(error, StoreError::Denied(_)), "{error:?}");
+        assert_matches!(error, StoreError::Denied(_));
         assert!(error.to_string().contains("allow it EVALSHA"), "{error}");
         error.may_have_applied()
     };
@@ -313,10 +304,7 @@ async fn a_memory_that_fills_before_the_completion_leaves_the_claim_as_it_was() 
     let claimed = store.load(&id, soon).await.unwrap();
     server.set("maxmemory", "1").await;
     let refused = store.write(&completion, soon).await;
-    assert!(
-        matches!(refused, Err(StoreError::Throttled(_))),
-        "{refused:?}"
-    );
+    assert_matches!(refused, Err(StoreError::Throttled(_)));
     assert_eq!(store.load(&id, soon).await.unwrap(), claimed);
     server.set("maxmemory", "0").await;
     assert!(store.write(&completion, soon).await.unwrap().is_applied());
@@ -331,12 +319,9 @@ async fn scripts_that_a_restarted_server_has_lost_are_sent_again() {
     assert!(run(&once).await.unwrap());
     server.kill();
     let away = run(&once).await.unwrap_err();
-    assert!(
-        matches!(
-            away,
-            Error::Store(StoreError::Unavailable(_) | StoreError::Timeout)
-        ),
-        "{away:?}"
+    assert_matches!(
+        away,
+        Error::Store(StoreError::Unavailable(_) | StoreError::Timeout)
     );
     let _again = server.again().await;
     let patience = Instant::now() + MINUTE;
@@ -430,7 +415,7 @@ async fn an_expired_record_counts_as_absent_also_where_it_cannot_be_read() {
     for (field, value) in [("expiration", "01"), ("lease", "+1"), ("lease", "soon")] {
         set(field, value).await;
         let refused = run(&once).await.unwrap_err();
-        assert!(matches!(refused, Error::Unreadable(_)), "{refused:?}");
+        assert_matches!(refused, Error::Unreadable(_));
     }
 }
 
@@ -472,9 +457,9 @@ async fn a_server_that_hangs_is_left_at_the_deadline() {
     let late = store
         .load(&id, Instant::now() + Duration::from_millis(100))
         .await;
-    assert!(matches!(late, Err(StoreError::Timeout)), "{late:?}");
+    assert_matches!(late, Err(StoreError::Timeout));
     let passed = store.load(&id, Instant::now()).await;
-    assert!(matches!(passed, Err(StoreError::NotSent)), "{passed:?}");
+    assert_matches!(passed, Err(StoreError::NotSent));
     let error = store.verify().await.unwrap_err();
     assert_eq!(*error.problem(), Problem::Unreachable, "{error}");
     server.signal("-CONT");

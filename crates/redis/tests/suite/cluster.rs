@@ -193,7 +193,7 @@ async fn a_cluster_that_is_full_or_down_may_have_applied_a_write() {
     cluster.servers[2].set("maxmemory", "1").await;
     let full = store.write(&claim, Instant::now() + MINUTE).await;
     let full = full.unwrap_err();
-    assert!(matches!(full, StoreError::Throttled(_)), "{full:?}");
+    assert_matches!(full, StoreError::Throttled(_));
     assert!(full.may_have_applied(), "{full:?}");
     for server in &cluster.servers {
         server.set("cluster-node-timeout", "500").await;
@@ -205,7 +205,7 @@ async fn a_cluster_that_is_full_or_down_may_have_applied_a_write() {
     // `FailOpen` opens for `Unavailable`.
     let refused = store.write(&claim, Instant::now() + MINUTE).await;
     let refused = refused.unwrap_err();
-    assert!(matches!(refused, StoreError::Throttled(_)), "{refused:?}");
+    assert_matches!(refused, StoreError::Throttled(_));
     assert!(refused.may_have_applied(), "{refused:?}");
 }
 
@@ -225,7 +225,7 @@ async fn a_key_that_must_be_on_replicas_does_not_run_where_its_node_is_silent() 
     }
     let handler = async |_| Ok::<_, std::io::Error>(());
     let done = once.run(Key::new("mail", "1"), None, handler).await;
-    assert!(matches!(done, Err(Error::Store(_))), "{done:?}");
+    assert_matches!(done, Err(Error::Store(_)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -248,8 +248,5 @@ async fn a_node_that_is_silent_holds_up_no_answer_of_another_one() {
     let began = Instant::now();
     let read = store.load_all(&ids, began + MINUTE).await;
     assert!(began.elapsed() < Duration::from_secs(1));
-    assert!(
-        matches!(read.as_slice(), [Ok(Some(_)), Err(StoreError::NotSent)]),
-        "{read:?}"
-    );
+    assert_matches!(read.as_slice(), [Ok(Some(_)), Err(StoreError::NotSent)]);
 }

@@ -43,9 +43,10 @@ async fn effects(durability: Durability) -> usize {
     let first = engine(store).run(key(), None, handler).await;
     match durability {
         Durability::Primary => assert!(first.is_ok(), "{first:?}"),
-        _ => assert!(
-            matches!(&first, Err(Error::Store(StoreError::Unavailable(why))) if why.to_string().contains("0 replicas")),
-            "{first:?}"
+        _ => assert_matches!(
+            &first,
+            Err(Error::Store(StoreError::Unavailable(why)))
+                if why.to_string().contains("0 replicas")
         ),
     }
     primary.kill();
@@ -82,9 +83,9 @@ async fn writes_that_wait_for_replicas_one_after_another_are_all_answered() {
         RecordWrite::from(claim)
     });
     for answer in store.write_all(&claims, Instant::now() + MINUTE).await {
-        assert!(
-            matches!(&answer, Err(StoreError::Unavailable(why)) if why.to_string().contains("0 replicas")),
-            "{answer:?}"
+        assert_matches!(
+            &answer,
+            Err(StoreError::Unavailable(why)) if why.to_string().contains("0 replicas")
         );
     }
 }
@@ -142,7 +143,7 @@ async fn a_primary_that_becomes_a_replica_is_left_for_the_new_one() {
             let done = once.run(key, None, async |_| Ok::<_, std::io::Error>(1_u32));
             done.await.map(|outcome| outcome.is_replayed())
         };
-        assert!(matches!(run("before").await, Ok(false)));
+        assert_matches!(run("before").await, Ok(false));
         let has = async |server: &Server, offset: &str| {
             let info: String = server.ask(&["INFO", "replication"]).await;
             let mut lines = info.lines();
@@ -159,9 +160,9 @@ async fn a_primary_that_becomes_a_replica_is_left_for_the_new_one() {
         endpoint.leads_to.store(replica.port, Ordering::Relaxed);
         let (a, b, c) = tokio::join!(run("a"), run("b"), run("c"));
         for done in [a, b, c] {
-            assert!(matches!(done, Ok(false)), "{done:?}");
+            assert_matches!(done, Ok(false));
         }
-        assert!(matches!(run("before").await, Ok(true)));
+        assert_matches!(run("before").await, Ok(true));
     }
 }
 
@@ -188,10 +189,7 @@ async fn a_write_that_waits_for_replicas_when_its_server_becomes_one_may_have_ap
         switch(&primary, &other).await;
     };
     let (done, ()) = tokio::join!(run, demote);
-    assert!(
-        matches!(done, Err(Error::Store(StoreError::Unavailable(_)))),
-        "{done:?}"
-    );
+    assert_matches!(done, Err(Error::Store(StoreError::Unavailable(_))));
 }
 
 /// A claim, of which a client that got no answer sends the same again.
@@ -227,7 +225,7 @@ async fn a_claim_that_is_sent_again_goes_to_the_replicas_again() {
     // Without replicas to wait for, nothing is written.
     let again = primary.store().await;
     let again = again.write(&claim(), Instant::now() + MINUTE).await;
-    assert!(matches!(again, Ok(Answer::Refused(Some(_)))), "{again:?}");
+    assert_matches!(again, Ok(Answer::Refused(Some(_))));
     assert_eq!(times_written(&primary).await, 3);
 }
 
@@ -242,7 +240,7 @@ async fn a_claim_that_a_full_memory_keeps_from_the_replicas_may_have_applied() {
     let store = store.durability(Durability::Replicas(1, MINUTE));
     let again = store.write(&claim(), Instant::now() + MINUTE).await;
     let error = again.unwrap_err();
-    assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
+    assert_matches!(error, StoreError::Unavailable(_));
     assert!(error.may_have_applied(), "{error:?}");
     assert!(error.to_string().contains("0 replicas"), "{error}");
 }
@@ -304,9 +302,9 @@ async fn without_a_replica_a_finished_key_is_replayed_and_another_does_not_run()
     replica.kill();
     let moment = Duration::from_millis(200);
     let again = run("1", moment).await;
-    assert!(matches!(again, Ok(Outcome::Replayed(..))), "{again:?}");
+    assert_matches!(again, Ok(Outcome::Replayed(..)));
     let other = run("2", moment).await;
-    assert!(matches!(other, Err(Error::Store(_))), "{other:?}");
+    assert_matches!(other, Err(Error::Store(_)));
     assert_eq!(effects.into_inner(), 1);
 }
 
@@ -374,7 +372,7 @@ async fn without_a_replica_a_key_does_not_run_behind_a_longer_wait() {
         once.run(Key::new("mail", "2"), None, handler).await
     };
     tokio::select! {
-        done = run => assert!(matches!(done, Err(Error::Store(_))), "{done:?}"),
+        done = run => assert_matches!(done, Err(Error::Store(_))),
         answer = store.write(&longer, Instant::now() + MINUTE * 3) => panic!("{answer:?}"),
     }
 }
