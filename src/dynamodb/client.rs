@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::error::Error as StdError;
 use std::ffi::OsString;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use aws_config::ecs::EcsCredentialsProvider;
@@ -39,6 +39,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::dynamodb::error::{EXPIRED, unsent};
 use crate::protocol::causes::in_words;
+use crate::protocol::lock::lock;
 use crate::store::StoreError;
 use crate::store::grouped::Way;
 
@@ -160,12 +161,11 @@ impl Default for Renewed {
 
 impl Renewed {
     fn current(&self) -> SharedIdentityCache {
-        let cache = self.0.lock();
-        cache.unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.0).clone()
     }
 
     fn forget(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = empty();
+        *lock(&self.0) = empty();
     }
 }
 

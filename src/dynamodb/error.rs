@@ -349,9 +349,9 @@ mod tests {
     #[test]
     fn what_may_pass_is_told_from_what_must_be_mended() {
         let late = SdkError::timeout_error("slow");
-        assert!(matches!(classified(&late), StoreError::Timeout));
+        assert_matches!(classified(&late), StoreError::Timeout);
         let unsent = SdkError::construction_failure("no region");
-        assert!(matches!(classified(&unsent), StoreError::Rejected(_)));
+        assert_matches!(classified(&unsent), StoreError::Rejected(_));
         for (words, is_denied) in [
             ("invalid peer certificate: UnknownIssuer", true),
             ("invalid peer certificate: certificate expired", true),
@@ -375,7 +375,7 @@ mod tests {
             "RequestLimitExceeded",
         ] {
             let error = refused(code, "the maximum is 7", 400);
-            assert!(matches!(error, StoreError::Throttled(_)), "{code}");
+            assert_matches!(error, StoreError::Throttled(_), "{code}");
             assert_eq!(
                 unlinked(&error),
                 "throttled: table `records` is over its throughput: look for hot keys, \
@@ -384,14 +384,14 @@ mod tests {
         }
         for code in ["RequestTimeout", "RequestTimeoutException"] {
             let error = refused(code, "", 400);
-            assert!(matches!(error, StoreError::Unavailable(_)), "{code}");
+            assert_matches!(error, StoreError::Unavailable(_), "{code}");
         }
         for code in [
             "TransactionConflictException",
             "ReplicatedWriteConflictException",
         ] {
             let error = refused(code, "", 400);
-            assert!(matches!(error, StoreError::Conflict), "{code}");
+            assert_matches!(error, StoreError::Conflict, "{code}");
         }
         let StoreError::Denied(denied) = refused("AccessDeniedException", "a KMS key", 400) else {
             panic!("not denied")
@@ -433,14 +433,14 @@ mod tests {
     #[test]
     fn an_item_that_is_too_large_is_told_from_a_schema_that_is_another() {
         let validation = |message| refused("ValidationException", message, 400);
-        assert!(matches!(
+        assert_matches!(
             validation("Item size has exceeded the maximum allowed size"),
             StoreError::TooLarge
-        ));
-        assert!(matches!(
+        );
+        assert_matches!(
             validation("Item size to update has exceeded the maximum allowed size"),
             StoreError::TooLarge
-        ));
+        );
         for message in [
             "One or more parameter values were invalid",
             "Invalid ConditionExpression: Expression size has exceeded the maximum allowed size;",
@@ -448,15 +448,12 @@ mod tests {
             let StoreError::Misconfigured(schema) = validation(message) else {
                 panic!("not misconfigured")
             };
-            assert!(matches!(
-                schema.downcast_ref(),
-                Some(DynamoDbError::Schema { .. })
-            ));
+            assert_matches!(schema.downcast_ref(), Some(DynamoDbError::Schema { .. }));
         }
-        assert!(matches!(
+        assert_matches!(
             refused("ItemCollectionSizeLimitExceededException", "", 400),
             StoreError::Misconfigured(_)
-        ));
+        );
     }
 
     #[test]

@@ -62,7 +62,8 @@ use aws_sdk_dynamodb::types::{ReturnValuesOnConditionCheckFailure as OnFailure, 
 use crate::dynamodb::client::{Noted, noted};
 use crate::dynamodb::error::{Met, Refusal};
 use crate::dynamodb::layout::Item;
-use crate::protocol::causes::unlinked;
+use crate::dynamodb::transaction::without_values;
+use crate::protocol::causes::{in_words, unlinked};
 use crate::protocol::fingerprint::canonical_text;
 use crate::store::BoxError;
 use crate::store::transaction::Write;
@@ -103,27 +104,32 @@ impl fmt::Debug for Guarded {
 
 /// A guarded write is not known to have applied.
 ///
-/// Its source is the SDK's error, whose `Debug` may quote what was sent; that of this one doesn't.
+/// Its source is the SDK's error, whose texts may quote what was sent; those of this one don't.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum GuardError {
     /// The write did not apply, and can't any more: it could not be sent, or DynamoDB answered each
     /// send of it with an error.
-    #[error("the guarded write failed: {}{}", unlinked(.0), see!("guard-failed"))]
+    #[error("the guarded write failed: {}{}", words(.0), see!("guard-failed"))]
     Failed(#[source] BoxError),
     /// A send of the write got no answer: it may have applied, or may still arrive and apply. Fail,
     /// so that the event is delivered again.
-    #[error("the outcome of the guarded write is unknown: {}{}", unlinked(.0), see!("guard-unknown"))]
+    #[error("the outcome of the guarded write is unknown: {}{}", words(.0), see!("guard-unknown"))]
     Unknown(#[source] BoxError),
 }
 
 impl fmt::Debug for GuardError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Failed(error) => write!(f, "Failed({error})"),
-            Self::Unknown(error) => write!(f, "Unknown({error})"),
+            Self::Failed(error) => write!(f, "Failed({})", words(error)),
+            Self::Unknown(error) => write!(f, "Unknown({})", words(error)),
         }
     }
+}
+
+/// Returns the words of the error and its causes: the SDK's own are "service error".
+fn words(error: &BoxError) -> String {
+    without_values(&unlinked(&in_words(&**error)))
 }
 
 /// A write that its own item keeps from a second application. The changes that are named on it apply
@@ -153,15 +159,7 @@ enum Change {
     Add(i64),
 }
 
-/// Shows the table and the attribute, and nothing of the item.
-impl fmt::Debug for Guard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guard")
-            .field("table", &self.table)
-            .field("attribute", &self.attribute)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([] Guard { table, attribute });
 
 impl Guard {
     fn new<K: Into<String>>(

@@ -151,12 +151,12 @@ mod tests {
     #[test]
     fn what_may_pass_is_told_from_what_must_be_mended() {
         let late = SdkError::timeout_error("slow");
-        assert!(matches!(failure(&late), StoreError::Timeout));
+        assert_matches!(failure(&late), StoreError::Timeout);
         let unsent = SdkError::construction_failure("no region");
-        assert!(matches!(failure(&unsent), StoreError::Unavailable(_)));
+        assert_matches!(failure(&unsent), StoreError::Unavailable(_));
         for (code, status) in [("SlowDown", 503), ("TooManyRequests", 400), ("Other", 429)] {
             let error = refused(code, status);
-            assert!(matches!(error, StoreError::Throttled(_)), "{code} {status}");
+            assert_matches!(error, StoreError::Throttled(_), "{code} {status}");
         }
         for (code, status) in [
             ("InternalError", 500),
@@ -164,17 +164,14 @@ mod tests {
             ("RequestTimeout", 400),
         ] {
             let error = refused(code, status);
-            assert!(
-                matches!(error, StoreError::Unavailable(_)),
-                "{code} {status}"
-            );
+            assert_matches!(error, StoreError::Unavailable(_), "{code} {status}");
         }
         let denied = refused("AccessDenied", 499);
-        assert!(matches!(denied, StoreError::Denied(_)), "{denied}");
+        assert_matches!(denied, StoreError::Denied(_));
         let missing = refused("NoSuchBucket", 499);
-        assert!(matches!(missing, StoreError::Misconfigured(_)), "{missing}");
+        assert_matches!(missing, StoreError::Misconfigured(_));
         let invalid = refused("InvalidRequest", 499);
-        assert!(matches!(invalid, StoreError::Rejected(_)), "{invalid}");
+        assert_matches!(invalid, StoreError::Rejected(_));
         for (error, says) in [
             (
                 denied,
@@ -191,9 +188,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_request_that_outlasts_its_deadline_is_given_up() {
         let late = in_time(Instant::now(), async {}).await;
-        assert!(matches!(late, Err(StoreError::NotSent)));
+        assert_matches!(late, Err(StoreError::NotSent));
         let soon = Instant::now() + std::time::Duration::from_secs(1);
         let never = in_time(soon, std::future::pending::<()>()).await;
-        assert!(matches!(never, Err(StoreError::Timeout)));
+        assert_matches!(never, Err(StoreError::Timeout));
     }
 }

@@ -29,7 +29,6 @@
 //! `recorded_at` (number), `KEYS_ONLY`, which holds the events that no relay has published yet.
 
 use std::collections::HashMap;
-use std::fmt;
 
 use aws_sdk_dynamodb::types::{AttributeValue, Put};
 use serde::Serialize;
@@ -175,16 +174,7 @@ pub struct StoredEvent {
     pub refusals: u32,
 }
 
-impl fmt::Debug for StoredEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StoredEvent")
-            .field("id", &self.id)
-            .field("kind", &self.kind)
-            .field("position", &self.position)
-            .field("is_published", &self.is_published)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([] StoredEvent { id, kind, position, is_published });
 
 #[doc(hidden)]
 impl StoredEvent {

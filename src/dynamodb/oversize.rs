@@ -131,7 +131,7 @@ mod tests {
         let place = kept(most).await.unwrap();
         assert_eq!(place, Place::Entry(Owner::from_stored("me")));
         let larger = kept(most + 1).await;
-        assert!(matches!(larger, Err(StoreError::TooLarge)), "{larger:?}");
+        assert_matches!(larger, Err(StoreError::TooLarge));
         assert_eq!(wire.actions(), ["PutItem"]);
     }
 }

@@ -1,6 +1,5 @@
 //! Sends single requests to the table.
 
-use std::fmt;
 use std::pin::Pin;
 
 use aws_sdk_dynamodb::Client;
@@ -49,14 +48,7 @@ pub struct DynamoDbStore {
     pub(super) bucket: Option<OutcomeBucket>,
 }
 
-impl fmt::Debug for DynamoDbStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DynamoDbStore")
-            .field("table", &self.table)
-            .field("layout", &self.layout)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([] DynamoDbStore { table, layout });
 
 /// A request under way. Boxed, since the SDK's futures are large.
 type Sending<'a, T, E> =

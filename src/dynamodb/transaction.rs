@@ -260,7 +260,7 @@ fn code(reason: &CancellationReason) -> &str {
 }
 
 /// DynamoDB's words without the handler's values, some of which DynamoDB quotes: this text is logged.
-fn without_values(message: &str) -> String {
+pub(super) fn without_values(message: &str) -> String {
     // The words before a value, and those after the last one.
     const QUOTES: [(&str, &str); 4] = [
         ("numeric value", ""),

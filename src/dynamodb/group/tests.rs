@@ -159,16 +159,13 @@ async fn each_write_gets_the_answer_to_its_own_statement() {
     let wire = Wire::answering([statements(&[applied(), refused, applied()])]);
     let writes: Vec<_> = (0..3).map(|number| completion(number, 1)).collect();
     let answers = write_all(&wire.store(), &writes, soon()).await;
-    assert!(
-        matches!(
-            answers.as_slice(),
-            [
-                Ok(Answer::Applied(_)),
-                Ok(Answer::Refused(Some(_))),
-                Ok(Answer::Applied(_))
-            ]
-        ),
-        "{answers:?}"
+    assert_matches!(
+        answers.as_slice(),
+        [
+            Ok(Answer::Applied(_)),
+            Ok(Answer::Refused(Some(_))),
+            Ok(Answer::Applied(_))
+        ]
     );
     assert_eq!(wire.actions(), ["BatchExecuteStatement"]);
 }
@@ -183,10 +180,7 @@ async fn a_write_without_an_answer_is_left_to_its_caller_and_takes_none_of_the_n
         if position == MOST_STATEMENTS - 1 {
             assert!(is_uncertain(answer), "{answer:?}");
         } else {
-            assert!(
-                matches!(answer, Ok(Answer::Applied(None))),
-                "{position}: {answer:?}"
-            );
+            assert_matches!(answer, Ok(Answer::Applied(None)), "{position}");
         }
     }
 }
@@ -197,16 +191,13 @@ async fn claims_that_met_a_record_are_read_together() {
     let group = statements(&[duplicate.clone(), applied(), duplicate]);
     let wire = Wire::answering([group, items(&[id(0), id(2)], &[])]);
     let answers = write_all(&wire.store(), &[claim(0), claim(1), claim(2)], soon()).await;
-    assert!(
-        matches!(
-            answers.as_slice(),
-            [
-                Ok(Answer::Refused(Some(_))),
-                Ok(Answer::Applied(_)),
-                Ok(Answer::Refused(Some(_)))
-            ]
-        ),
-        "{answers:?}"
+    assert_matches!(
+        answers.as_slice(),
+        [
+            Ok(Answer::Refused(Some(_))),
+            Ok(Answer::Applied(_)),
+            Ok(Answer::Refused(Some(_)))
+        ]
     );
     assert_eq!(wire.actions(), ["BatchExecuteStatement", "BatchGetItem"]);
 }
@@ -245,14 +236,11 @@ async fn a_record_that_a_refusal_does_not_show_is_read() {
 async fn a_refusal_stands_where_the_record_can_not_be_read() {
     let wire = Wire::answering([error(400, "ConditionalCheckFailedException"), None]);
     let answer = wire.store().write(&claim(0), soon()).await;
-    assert!(matches!(answer, Ok(Answer::Refused(None))), "{answer:?}");
+    assert_matches!(answer, Ok(Answer::Refused(None)));
     let wire = Wire::answering([statements(&[failed("DuplicateItem"), applied()]), None]);
     let deadline = Instant::now() + PATIENCE / 2;
     let answers = write_all(&wire.store(), &[claim(0), claim(1)], deadline).await;
-    assert!(
-        matches!(answers[0], Ok(Answer::Refused(None))),
-        "{answers:?}"
-    );
+    assert_matches!(answers[0], Ok(Answer::Refused(None)), "{answers:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -477,7 +465,7 @@ async fn a_record_is_found_under_its_own_id() {
 async fn one_record_is_read_by_itself_and_one_that_is_asked_for_twice_is_not() {
     let wire = Wire::answering([Some((200, json!({})))]);
     let found = load_all(&wire.store(), &[id(1)], soon()).await;
-    assert!(matches!(&found[..], [Ok(None)]), "{found:?}");
+    assert_matches!(&found[..], [Ok(None)]);
     assert_eq!(wire.actions(), ["GetItem"]);
     let found = load_all(&wire.store(), &[id(1), id(1)], soon()).await;
     assert!(found.iter().all(is_not_sent), "{found:?}");
@@ -542,12 +530,9 @@ async fn a_key_that_is_left_out_again_and_again_holds_up_no_other() {
     ]);
     let began = Instant::now();
     let found = load_all(&wire.store(), &all, soon()).await;
-    assert!(
-        matches!(
-            &found[..],
-            [Ok(Some(_)), Ok(Some(_)), Err(StoreError::Throttled(_))]
-        ),
-        "{found:?}"
+    assert_matches!(
+        &found[..],
+        [Ok(Some(_)), Ok(Some(_)), Err(StoreError::Throttled(_))]
     );
     assert_eq!(began.elapsed(), Duration::from_millis(10 + 20 + 40));
 }
@@ -558,9 +543,6 @@ async fn a_key_that_is_asked_for_again_in_vain_holds_up_no_other() {
     let wire = Wire::answering([items(&all[..1], &all[1..]), None]);
     let began = Instant::now();
     let found = load_all(&wire.store(), &all, soon()).await;
-    assert!(
-        matches!(&found[..], [Ok(Some(_)), Err(StoreError::Throttled(_))]),
-        "{found:?}"
-    );
+    assert_matches!(&found[..], [Ok(Some(_)), Err(StoreError::Throttled(_))]);
     assert!(began.elapsed() < 2 * PATIENCE, "{:?}", began.elapsed());
 }

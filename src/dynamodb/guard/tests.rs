@@ -32,10 +32,7 @@ fn a_value_that_is_set_tells_whose_move_it_was() {
     let mine = paid().set("paid_by", S("me".into()));
     let by = |who: &str| item(&[("status", S("paid".into())), ("paid_by", S(who.into()))]);
     assert_eq!(mine.judge(Some(&by("me"))), Guarded::AlreadyApplied);
-    assert!(matches!(
-        mine.judge(Some(&by("other"))),
-        Guarded::Refused { .. }
-    ));
+    assert_matches!(mine.judge(Some(&by("other"))), Guarded::Refused { .. });
 }
 
 #[test]
@@ -43,10 +40,7 @@ fn an_event_that_is_remembered_has_applied() {
     let add = Guard::once("accounts", [("account", S("a".into()))], "e-1").add("balance", 5);
     let remembers = |event: &str| item(&[("applied_events", Ss(vec![event.into()]))]);
     assert_eq!(add.judge(Some(&remembers("e-1"))), Guarded::AlreadyApplied);
-    assert!(matches!(
-        add.judge(Some(&remembers("e-2"))),
-        Guarded::Refused { .. }
-    ));
+    assert_matches!(add.judge(Some(&remembers("e-2"))), Guarded::Refused { .. });
 }
 
 #[test]
@@ -55,10 +49,7 @@ fn the_state_stands_in_the_attribute_that_is_named() {
     let is_paid = item(&[("phase", S("paid".into()))]);
     assert_eq!(paid.judge(Some(&is_paid)), Guarded::AlreadyApplied);
     let elsewhere = item(&[("status", S("paid".into()))]);
-    assert!(matches!(
-        paid.judge(Some(&elsewhere)),
-        Guarded::Refused { .. }
-    ));
+    assert_matches!(paid.judge(Some(&elsewhere)), Guarded::Refused { .. });
 }
 
 #[test]
@@ -67,10 +58,7 @@ fn the_events_stand_in_the_attribute_that_is_named() {
     let seen = item(&[("seen", Ss(vec!["e-1".into()]))]);
     assert_eq!(add.judge(Some(&seen)), Guarded::AlreadyApplied);
     let elsewhere = item(&[("applied_events", Ss(vec!["e-1".into()]))]);
-    assert!(matches!(
-        add.judge(Some(&elsewhere)),
-        Guarded::Refused { .. }
-    ));
+    assert_matches!(add.judge(Some(&elsewhere)), Guarded::Refused { .. });
 }
 
 #[test]
@@ -122,8 +110,21 @@ async fn an_item_that_a_refusal_does_not_show_is_read() {
     assert_eq!(guarded, Guarded::Refused { found: None });
     let failed = wire(Some((500, json!({ "__type": "InternalServerError" }))));
     let unknown = paid().apply(&failed.store().client).await;
-    assert!(
-        matches!(unknown, Err(GuardError::Unknown(_))),
-        "{unknown:?}"
-    );
+    assert_matches!(unknown, Err(GuardError::Unknown(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_has_the_words_of_dynamodb_without_a_value() {
+    for (code, message) in [
+        ("ResourceNotFoundException", "Requested resource not found"),
+        ("ValidationException", "no numeric value: 4111-1111"),
+    ] {
+        let reply = json!({ "__type": code, "message": message });
+        let wire = Wire::answering([Some((400, reply))]);
+        let failed = paid().apply(&wire.store().client).await.unwrap_err();
+        for text in [failed.to_string(), format!("{failed:?}")] {
+            let words = message.trim_end_matches(": 4111-1111");
+            assert!(text.contains(words) && !text.contains("4111"), "{text}");
+        }
+    }
 }

@@ -34,43 +34,31 @@ fn store() -> DynamoDbStore {
 fn the_record_speaks_first() {
     let (failed, conflict) = ("ConditionalCheckFailed", "TransactionConflict");
     let judge = |codes: &[&str]| judge(&store(), true, &reasons(codes));
-    assert!(matches!(
-        judge(&[failed, failed]),
-        Ok(Committed::Fenced(None))
-    ));
-    assert!(matches!(
-        judge(&[conflict, failed]),
-        Err(StoreError::Conflict)
-    ));
-    assert!(matches!(
+    assert_matches!(judge(&[failed, failed]), Ok(Committed::Fenced(None)));
+    assert_matches!(judge(&[conflict, failed]), Err(StoreError::Conflict));
+    assert_matches!(
         judge(&["None", conflict, failed]),
         Ok(Committed::Refused(refusal)) if refusal.index == 1
-    ));
-    assert!(matches!(
-        judge(&["None", conflict]),
-        Err(StoreError::Conflict)
-    ));
+    );
+    assert_matches!(judge(&["None", conflict]), Err(StoreError::Conflict));
     // A cancellation without a reason, as an emulator may give it.
-    assert!(matches!(
-        judge(&["None", "None"]),
-        Err(StoreError::Conflict)
-    ));
-    assert!(matches!(judge(&[]), Err(StoreError::Conflict)));
+    assert_matches!(judge(&["None", "None"]), Err(StoreError::Conflict));
+    assert_matches!(judge(&[]), Err(StoreError::Conflict));
     let throttled = judge(&["None", "None", "ThrottlingError"]).unwrap_err();
-    assert!(matches!(throttled, StoreError::Throttled(_)));
+    assert_matches!(throttled, StoreError::Throttled(_));
     let said = throttled.to_string();
     assert!(said.contains("the table of write 1 is over"), "{said}");
     assert!(said.contains("names: the service's words"), "{said}");
-    assert!(matches!(
+    assert_matches!(
         judge(&["None", "ValidationError"]),
         Err(StoreError::Rejected(_))
-    ));
+    );
 }
 
 #[test]
 fn without_a_record_the_first_reason_is_the_first_writes() {
     let judged = judge(&store(), false, &reasons(&["ConditionalCheckFailed"]));
-    assert!(matches!(judged, Ok(Committed::Refused(refusal)) if refusal.index == 0));
+    assert_matches!(judged, Ok(Committed::Refused(refusal)) if refusal.index == 0);
 }
 
 #[test]
@@ -80,7 +68,7 @@ fn a_record_that_outgrows_an_item_is_told_apart() {
         .code("ValidationError")
         .message(message);
     let judged = judge(&store(), true, &[reason.build()]);
-    assert!(matches!(judged, Err(StoreError::TooLarge)));
+    assert_matches!(judged, Err(StoreError::TooLarge));
 }
 
 #[test]
@@ -138,7 +126,7 @@ fn an_outcome_leaves_room_in_its_item_for_what_a_record_has_besides() {
         actions(&store, &commit)
     };
     assert_eq!(actions(largest).unwrap().len(), 1);
-    assert!(matches!(actions(largest + 1), Err(StoreError::TooLarge)));
+    assert_matches!(actions(largest + 1), Err(StoreError::TooLarge));
 }
 
 type Reply = Result<(), SdkError<GetItemError, HttpResponse>>;
@@ -147,16 +135,13 @@ type Reply = Result<(), SdkError<GetItemError, HttpResponse>>;
 async fn a_call_whose_time_is_over_is_not_made() {
     let (store, id) = (store(), RecordId::unkeyed("nonce"));
     let late = crate::store::Store::load(&store, &id, Instant::now()).await;
-    assert!(matches!(late, Err(StoreError::NotSent)));
+    assert_matches!(late, Err(StoreError::NotSent));
 
     let sent = || Box::pin(async { Reply::Ok(()) });
     let call = |deadline| store.call("dynamodb:GetItem", deadline, sent());
-    assert!(matches!(
-        call(Instant::now()).await,
-        Err(StoreError::NotSent)
-    ));
+    assert_matches!(call(Instant::now()).await, Err(StoreError::NotSent));
     let soon = Instant::now() + std::time::Duration::from_millis(1);
-    assert!(matches!(call(soon).await, Ok(Ok(()))));
+    assert_matches!(call(soon).await, Ok(Ok(())));
 }
 
 #[test]
@@ -168,10 +153,7 @@ fn what_is_wrong_with_a_write_is_no_reason_to_send_it_again() {
         token: "token",
     };
     let refused = actions(&store(), &commit);
-    assert!(
-        matches!(refused, Err(StoreError::Rejected(_))),
-        "{refused:?}"
-    );
+    assert_matches!(refused, Err(StoreError::Rejected(_)));
 }
 
 fn soon() -> Instant {
@@ -204,10 +186,10 @@ fn error(status: u16, code: &str, message: &str) -> Option<(u16, serde_json::Val
 async fn a_transaction_without_an_answer_has_timed_out() {
     let began = Instant::now();
     let answer = answered_by(None).await;
-    assert!(matches!(answer, Err(StoreError::Timeout)), "{answer:?}");
+    assert_matches!(answer, Err(StoreError::Timeout));
     assert_eq!(began.elapsed(), std::time::Duration::from_secs(5));
     let applied = answered_by(Some((200, serde_json::json!({})))).await;
-    assert!(matches!(applied, Ok(Committed::Applied)), "{applied:?}");
+    assert_matches!(applied, Ok(Committed::Applied));
 }
 
 #[tokio::test(start_paused = true)]
@@ -221,10 +203,7 @@ async fn a_transaction_that_a_5xx_answers_may_have_applied() {
 #[tokio::test(start_paused = true)]
 async fn a_transaction_whose_earlier_send_is_at_work_has_no_answer_yet() {
     let answer = answered_by(error(400, "TransactionInProgressException", "at work")).await;
-    assert!(
-        matches!(answer, Err(StoreError::Unavailable(_))),
-        "{answer:?}"
-    );
+    assert_matches!(answer, Err(StoreError::Unavailable(_)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -237,7 +216,7 @@ async fn an_invalid_transaction_is_refused_in_dynamodbs_words_without_a_value() 
     let said = "cannot be converted to a numeric value…";
     assert_eq!(reason.to_string(), said);
     let denied = answered_by(error(400, "AccessDeniedException", "no")).await;
-    assert!(matches!(denied, Err(StoreError::Denied(_))), "{denied:?}");
+    assert_matches!(denied, Err(StoreError::Denied(_)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -384,30 +363,24 @@ fn two_puts_are_compared_by_their_key_where_another_write_tells_it() {
 
 #[test]
 fn an_item_and_a_transaction_have_their_largest_size() {
-    assert!(matches!(
+    assert_matches!(
         admit(&[], &padded("1", 410_000)),
         Err(WriteError::TooLarge { max: 409_600, .. })
-    ));
+    );
     let writes: Vec<_> = (0..10).map(|id| padded(&id.to_string(), 400_000)).collect();
     assert_eq!(admit(&writes, &padded("10", 100_000)), Ok(()));
-    assert!(matches!(
+    assert_matches!(
         admit(&writes, &padded("10", 200_000)),
         Err(WriteError::TooLarge { max: 4_186_112, .. })
-    ));
+    );
 }
 
 #[test]
 fn what_is_no_complete_write_is_refused() {
     let no_table = Write::from(Put::builder().item("id", S("1".into())));
-    assert!(matches!(
-        admit(&[], &no_table),
-        Err(WriteError::Incomplete(_))
-    ));
+    assert_matches!(admit(&[], &no_table), Err(WriteError::Incomplete(_)));
     let nothing = Write::from(TransactWriteItem::builder().build());
-    assert!(matches!(
-        admit(&[], &nothing),
-        Err(WriteError::Incomplete(_))
-    ));
+    assert_matches!(admit(&[], &nothing), Err(WriteError::Incomplete(_)));
     assert_eq!(
         admit(&[], &Write::new("SELECT 1")),
         Err(WriteError::NotSupported)
@@ -514,14 +487,11 @@ async fn a_write_of_another_store_is_refused() {
 
 #[tokio::test]
 async fn nothing_to_write_is_written_at_once() {
-    assert!(matches!(
-        committed(&[], soon()).await,
-        Ok(Committed::Applied)
-    ));
-    assert!(matches!(
+    assert_matches!(committed(&[], soon()).await, Ok(Committed::Applied));
+    assert_matches!(
         committed(&[], Instant::now()).await,
         Err(StoreError::NotSent)
-    ));
+    );
 }
 
 /// A proxy or an emulator may leave the item out of a failed condition.
@@ -561,10 +531,7 @@ async fn what_a_cancelled_transaction_does_not_show_is_read() {
     let failed = "ConditionalCheckFailed";
     let wire = cancelled(failed, "None");
     let fenced = commit(&wire.store(), all(), soon()).await;
-    assert!(
-        matches!(fenced, Ok(Committed::Fenced(Some(_)))),
-        "{fenced:?}"
-    );
+    assert_matches!(fenced, Ok(Committed::Fenced(Some(_))));
     let wire = cancelled("None", failed);
     let refused = commit(&wire.store(), all(), soon()).await;
     let Ok(Committed::Refused(refusal)) = refused else {
