@@ -133,7 +133,7 @@ use serde_json::Value;
 use crate::batch::Source;
 use crate::dynamodb_streams::plain::{write_item, write_text};
 use crate::protocol::fingerprint::Fingerprint;
-use crate::streams::{OtherService, Shard, Windowed, check_service, debug_ids, seconds, token};
+use crate::streams::{OtherService, Shard, Windowed, check_service, seconds, token};
 
 mod plain;
 #[cfg(test)]
@@ -199,13 +199,8 @@ pub struct DynamoDbStreamRecord {
     order_key: Option<String>,
 }
 
-debug_ids!(DynamoDbStreamRecord {
-    event_id,
-    event_name,
-    event_source_arn,
-    sequence_number,
-    approximate_creation,
-    is_expiry,
+debug_fields!([] DynamoDbStreamRecord {
+    event_id, event_name, event_source_arn, sequence_number, approximate_creation, is_expiry
 });
 
 /// A record as Lambda writes it.

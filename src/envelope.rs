@@ -77,7 +77,7 @@ pub enum Envelope {
 
 impl Envelope {
     /// Opens a body; `None` where it is taken as it is.
-    fn open(self, body: &str, payload: Option<&str>) -> Result<Option<Opened>, EnvelopeError> {
+    fn open(self, body: &str, payload: Option<&str>) -> Result<Option<Opened>, &'static str> {
         match self {
             Self::Sns => sns::open(body).map(Some),
             Self::EventBridge => event_bridge::open(body).map(Some),
@@ -92,7 +92,7 @@ impl Envelope {
         envelopes: &[Self],
         body: &[u8],
         payload: Option<&str>,
-    ) -> Result<Option<Opened>, EnvelopeError> {
+    ) -> Result<Option<Opened>, &'static str> {
         let mut opened: Option<Opened> = None;
         for envelope in envelopes {
             let text = match &opened {
@@ -124,34 +124,16 @@ impl Envelope {
     }
 }
 
-/// Says why a body is not in its envelope, without any of its content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum EnvelopeError {
-    #[error(
-        "the body is no SNS notification (JSON with the texts `Type`, `MessageId`, `TopicArn` and `Message`): with raw message delivery there is no envelope, so declare none"
-    )]
-    Sns,
-    #[error(
-        "the body is an SNS message of another `Type` than `Notification`, such as the confirmation of a subscription"
-    )]
-    SnsType,
-    #[error(
-        "the body is no EventBridge event (JSON with `id`, `source`, `detail-type` and `detail`): where the rule's target has an input path or a transformer, there is no envelope, so declare none"
-    )]
-    EventBridge,
-    #[error("the body is no S3 notification (JSON with `Records`, and `s3` in the record)")]
-    S3,
-    #[error(
-        "the body is the test event that S3 sends when notifications are set up: it has no record"
-    )]
-    S3Test,
-    #[error("the S3 notification has another number of records than one")]
-    S3Records,
-    #[error(
-        "the body is the pointer of an extended client to a payload in S3: declare `Envelope::S3Pointer`, after the envelope that the pointer is in, if any"
-    )]
-    S3Pointer,
-}
+// Each text says why a body is not in its envelope, without any of its content.
+const NO_NOTIFICATION: &str = "the body is no SNS notification (JSON with the texts `Type`, `MessageId`, `TopicArn` and `Message`): with raw message delivery there is no envelope, so declare none";
+const OTHER_SNS_TYPE: &str = "the body is an SNS message of another `Type` than `Notification`, such as the confirmation of a subscription";
+const NO_BUS_EVENT: &str = "the body is no EventBridge event (JSON with `id`, `source`, `detail-type` and `detail`): where the rule's target has an input path or a transformer, there is no envelope, so declare none";
+const NO_S3_EVENT: &str =
+    "the body is no S3 notification (JSON with `Records`, and `s3` in the record)";
+const S3_TEST_EVENT: &str =
+    "the body is the test event that S3 sends when notifications are set up: it has no record";
+const NOT_ONE_RECORD: &str = "the S3 notification has another number of records than one";
+pub(crate) const UNDECLARED_POINTER: &str = "the body is the pointer of an extended client to a payload in S3: declare `Envelope::S3Pointer`, after the envelope that the pointer is in, if any";
 
 /// Holds what an envelope contains.
 #[derive(Debug, Default)]
@@ -185,8 +167,12 @@ pub struct S3Pointer {
     pub key: String,
 }
 
-/// Reads a JSON text. The parser's message is dropped, because it quotes the text.
-fn read<'a, T: Deserialize<'a>>(body: &'a str, error: EnvelopeError) -> Result<T, EnvelopeError> {
+/// Reads a JSON object. The parser's message is dropped, because it quotes the text.
+fn read<'a, T: Deserialize<'a>>(body: &'a str, error: &'static str) -> Result<T, &'static str> {
+    // Of a list, it would take the values by their places.
+    if !body.trim_start().starts_with('{') {
+        return Err(error);
+    }
     serde_json::from_str(body).map_err(|_| error)
 }
 
@@ -216,7 +202,7 @@ pub(crate) fn is_pointer(text: &str) -> bool {
 
 fn read_pointer(text: &str) -> Option<(&RawValue, S3Pointer)> {
     let (class, place): (String, &RawValue) = serde_json::from_str(text).ok()?;
-    let pointer = serde_json::from_str(place.get()).ok()?;
+    let pointer = read(place.get(), UNDECLARED_POINTER).ok()?;
     CLASSES
         .contains(&class.as_str())
         .then_some((place, pointer))

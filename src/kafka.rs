@@ -92,7 +92,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use crate::batch::{BodyError, Source};
-use crate::streams::{Data, HeaderBytes, debug_ids, text, token};
+use crate::streams::{Data, HeaderBytes, text, token};
 
 #[cfg(test)]
 mod tests;
@@ -213,13 +213,7 @@ pub struct KafkaRecord {
     headers: Vec<(String, HeaderBytes)>,
 }
 
-debug_ids!(KafkaRecord {
-    topic_partition,
-    offset,
-    timestamp,
-    value_schema_id,
-    is_tombstone,
-});
+debug_fields!([] KafkaRecord { topic_partition, offset, timestamp, value_schema_id, is_tombstone });
 
 /// What Lambda tells of a schema.
 #[derive(Default, Deserialize)]

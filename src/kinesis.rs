@@ -151,9 +151,7 @@ use serde::Deserialize;
 
 use crate::batch::Source;
 use crate::kinesis::aggregate::{Damaged, MOST_RECORDS, SubRecord};
-use crate::streams::{
-    Data, OtherService, Shard, Windowed, check_service, debug_ids, seconds, token,
-};
+use crate::streams::{Data, OtherService, Shard, Windowed, check_service, seconds, token};
 
 mod aggregate;
 
@@ -276,12 +274,8 @@ impl KinesisRecord {
     }
 }
 
-debug_ids!(KinesisRecord {
-    event_id,
-    event_source_arn,
-    sequence_number,
-    sub_sequence_number,
-    approximate_arrival,
+debug_fields!([] KinesisRecord {
+    event_id, event_source_arn, sequence_number, sub_sequence_number, approximate_arrival
 });
 
 /// A record as Lambda writes it.

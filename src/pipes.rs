@@ -54,6 +54,15 @@ pub type BatchLayer<T, E> = crate::batch::BatchLayer<Vec<SqsMessage>, T, E>;
 /// delivered it.
 pub type Message<T> = crate::batch::Message<Vec<SqsMessage>, T>;
 
+/// Defines methods that do what those of [`SqsEvent`] do.
+macro_rules! as_sqs {
+    ($($name:ident($($part:ident: $type:ty),+) -> $returned:ty;)+) => {
+        $(fn $name($($part: $type),+) -> $returned {
+            SqsEvent::$name($($part),+)
+        })+
+    };
+}
+
 /// Reads messages as [`SqsEvent`] does; only the event and the reply differ.
 impl Source for Vec<SqsMessage> {
     type Record = SqsMessage;
@@ -65,44 +74,20 @@ impl Source for Vec<SqsMessage> {
         self
     }
 
-    fn id(record: &SqsMessage) -> Option<&str> {
-        SqsEvent::id(record)
-    }
-
-    fn body(record: &SqsMessage) -> Result<&[u8], BodyError> {
-        SqsEvent::body(record)
-    }
-
-    fn origin(record: &SqsMessage) -> Option<&str> {
-        SqsEvent::origin(record)
-    }
-
-    fn order_key(record: &SqsMessage) -> Option<&str> {
-        SqsEvent::order_key(record)
-    }
-
-    fn is_ordered(record: &SqsMessage) -> bool {
-        SqsEvent::is_ordered(record)
-    }
-
-    fn deliveries(record: &SqsMessage) -> Option<u32> {
-        SqsEvent::deliveries(record)
-    }
-
-    fn attribute(record: &SqsMessage, name: &str) -> Option<String> {
-        SqsEvent::attribute(record, name)
-    }
-
     fn reply(failed: Vec<String>) -> ItemFailures {
         ItemFailures::of(failed)
     }
 
-    fn batch_span(records: &[SqsMessage], context: &Context) -> Span {
-        SqsEvent::batch_span(records, context)
-    }
-
-    fn record_span(record: &SqsMessage) -> Span {
-        SqsEvent::record_span(record)
+    as_sqs! {
+        id(record: &SqsMessage) -> Option<&str>;
+        body(record: &SqsMessage) -> Result<&[u8], BodyError>;
+        origin(record: &SqsMessage) -> Option<&str>;
+        order_key(record: &SqsMessage) -> Option<&str>;
+        is_ordered(record: &SqsMessage) -> bool;
+        deliveries(record: &SqsMessage) -> Option<u32>;
+        attribute(record: &SqsMessage, name: &str) -> Option<String>;
+        batch_span(records: &[SqsMessage], context: &Context) -> Span;
+        record_span(record: &SqsMessage) -> Span;
     }
 }
 

@@ -72,7 +72,6 @@ use tracing::{Span, info_span};
 
 use crate::batch::{BodyError, Source};
 use crate::envelope::{object_key, s3_identity};
-use crate::streams::debug_ids;
 
 pub use crate::batch::{BatchError, Order, Rejected, Rejection};
 
@@ -125,14 +124,7 @@ pub struct S3Record {
     token: Option<String>,
 }
 
-debug_ids!(S3Record {
-    id,
-    event_name,
-    event_time,
-    bucket,
-    version_id,
-    sequencer,
-});
+debug_fields!([] S3Record { id, event_name, event_time, bucket, version_id, sequencer });
 
 #[derive(Deserialize)]
 struct Wire {

@@ -186,21 +186,6 @@ impl<R> Shard<R> {
     }
 }
 
-/// Implements `Debug` with these fields, which name a record.
-macro_rules! debug_ids {
-    ($record:ident { $($field:ident),+ $(,)? }) => {
-        /// Shows the ids: what the record holds is not for logs.
-        impl std::fmt::Debug for $record {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.debug_struct(stringify!($record))
-                    $(.field(stringify!($field), &self.$field))+
-                    .finish_non_exhaustive()
-            }
-        }
-    };
-}
-pub(crate) use debug_ids;
-
 /// Returns the time so many seconds after 1970 began; `None` for a number that is no such time.
 pub(crate) fn seconds(since_1970: f64) -> Option<SystemTime> {
     let since_1970 = Duration::try_from_secs_f64(since_1970).ok()?;
@@ -306,5 +291,8 @@ mod tests {
         let long = "t".repeat(300);
         assert_eq!(token(&long, "1").len(), 64);
         assert_ne!(token(&long, "1"), token(&long, "2"));
+        let stream = "t".repeat(DEFAULT_MAX_TOKEN_CHARS - 2);
+        assert_eq!(token(&stream, "1"), format!("{stream}#1"));
+        assert_eq!(token(&stream, "12").len(), 64);
     }
 }

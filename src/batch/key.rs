@@ -12,14 +12,14 @@ use crate::protocol::selector::{Selector, is_json};
 
 /// The place of a message's key.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum KeyPlace {
     Attribute(String),
     Json(Selector),
     /// The identity that an event's producer gave it.
     EventId,
 }
 
-impl Place {
+impl KeyPlace {
     /// Takes the token from a message, where there is one. An error says why it can't read the body.
     pub(super) fn token<S: Source>(
         &self,
@@ -46,7 +46,7 @@ pub(super) fn fingerprint(selector: &Selector, body: &[u8]) -> Fingerprint {
 }
 
 /// Names the place for an operator.
-impl fmt::Display for Place {
+impl fmt::Display for KeyPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Attribute(name) => write!(f, "the attribute `{name}`"),

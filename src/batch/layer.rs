@@ -10,7 +10,7 @@ use tower::Layer;
 use tower::util::{ServiceFn, service_fn};
 
 use crate::batch::hooks::{Hooks, Rejected};
-use crate::batch::key::Place;
+use crate::batch::key::KeyPlace;
 use crate::batch::message::Message;
 use crate::batch::reader::Reader;
 use crate::batch::service::{BatchService, Config};
@@ -126,17 +126,17 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     /// # Ok(()) }
     /// ```
     pub fn key_from(self, selector: Selector) -> Self {
-        self.key_at(Place::Json(selector))
+        self.key_at(KeyPlace::Json(selector))
     }
 
     /// Takes the key from an attribute of the message; of a binary one, its Base64 text. In an
     /// [envelope](Self::envelope), it takes that of the envelope before that of the message. It replaces
     /// [`key`](Self::key): the last call counts.
     pub fn key_attribute(self, name: impl Into<String>) -> Self {
-        self.key_at(Place::Attribute(name.into()))
+        self.key_at(KeyPlace::Attribute(name.into()))
     }
 
-    fn key_at(mut self, place: Place) -> Self {
+    fn key_at(mut self, place: KeyPlace) -> Self {
         self.config.reader.key = self.config.reader.key.selected(place);
         self
     }
@@ -166,7 +166,7 @@ impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     /// # Ok::<(), lambda_idempotency::BuildError>(())
     /// ```
     pub fn inbox(self, consumer: impl Into<String>) -> Self {
-        self.operation(consumer).key_at(Place::EventId)
+        self.operation(consumer).key_at(KeyPlace::EventId)
     }
 
     /// Takes the whole id of the record from the decoded body or from the message as it was
@@ -295,11 +295,7 @@ impl<Src: Source, T, E, Svc> Layer<Svc> for BatchLayer<Src, T, E> {
 
 clone_fields!([Src: Source, T, E] BatchLayer<Src, T, E> { config });
 
-impl<Src: Source, T, E> fmt::Debug for BatchLayer<Src, T, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("BatchLayer").field(&self.config).finish()
-    }
-}
+debug_fields!([Src: Source, T, E] BatchLayer<Src, T, E> { config });
 
 impl<Src: Source, T, E> BatchLayer<Src, T, E> {
     /// Declares the envelope in which messages come. Default: none.

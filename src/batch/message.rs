@@ -6,8 +6,9 @@ use std::fmt;
 use tokio::time::Instant;
 
 use crate::batch::Source;
+use crate::batch::turns::is_over;
 use crate::engine::claim::Claim;
-use crate::envelope::{Envelope, EnvelopeError, Opened};
+use crate::envelope::{Envelope, Opened};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::pointer::Pointer;
 
@@ -70,8 +71,7 @@ impl<S: Source, T> Message<S, T> {
 
     /// Tells whether the reserve has begun.
     pub fn is_cancelled(&self) -> bool {
-        self.stop_at
-            .is_some_and(|stop_at| Instant::now() >= stop_at)
+        is_over(self.stop_at)
     }
 }
 
@@ -103,7 +103,7 @@ impl<'a, S: Source> Content<'a, S> {
         body: &'a [u8],
         envelopes: &[Envelope],
         payload: Option<&str>,
-    ) -> Result<Self, EnvelopeError> {
+    ) -> Result<Self, &'static str> {
         Ok(Self {
             message,
             body,

@@ -11,16 +11,16 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use crate::batch::Source;
-use crate::batch::key::{self, Place};
+use crate::batch::key::{self, KeyPlace};
 use crate::batch::message::Content;
 use crate::batch::report::{Fate, Reason};
 use crate::batch::settings::Settings;
 use crate::engine::hook::Hook;
-use crate::envelope::{Envelope, EnvelopeError, S3Pointer, is_s3_pointer};
+use crate::envelope::{Envelope, S3Pointer, UNDECLARED_POINTER, is_s3_pointer};
 use crate::protocol::causes::cut;
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{Key, KeyError, RecordId};
-use crate::protocol::key_source::KeySource;
+use crate::protocol::key_source::{Identity, KeySource};
 use crate::protocol::pointer::Pointer;
 use crate::protocol::record::error_kind;
 use crate::protocol::selector::Selector;
@@ -42,7 +42,7 @@ pub(super) struct Reader<S: Source, T> {
     /// Fetches what a pointer to S3 among them stands for.
     pub(super) fetch: Option<Fetch>,
     pub(super) decode: Arc<Decode<S, T>>,
-    pub(super) key: KeySource<T, S::Record, Place>,
+    pub(super) key: KeySource<T, S::Record, KeyPlace>,
     pub(super) fingerprint: FingerprintSource<S, T>,
     /// The parser's messages are shown as they are, although they quote the body.
     pub(super) quotes_errors: bool,
@@ -50,15 +50,6 @@ pub(super) struct Reader<S: Source, T> {
 }
 
 clone_fields!([S: Source, T] Reader<S, T> { envelopes, fetch, decode, key, fingerprint, quotes_errors, retention });
-
-/// Holds what was read of a message.
-pub(super) struct Contents<T> {
-    pub(super) body: T,
-    pub(super) key: Option<Key>,
-    pub(super) fingerprint: Option<Fingerprint>,
-    /// `None` where it is the engine's.
-    pub(super) retention: Option<Duration>,
-}
 
 impl<S: Source, T: DeserializeOwned> Reader<S, T> {
     /// Makes the reader of JSON messages without an envelope, whose key is the message id.
@@ -104,49 +95,37 @@ impl<S: Source, T> Reader<S, T> {
         Some((fetch, opened.ok()??.pointer?))
     }
 
-    /// Reads a message, with what was fetched for it. Where nothing is protected, it has neither key
-    /// nor fingerprint if its key can't be read, or if one of the closures for them panics: its handler
-    /// runs as if they were not there.
+    /// Reads a message, with what was fetched for it: its body, and its identity.
     pub(super) fn read(
         &self,
         operation: Arc<str>,
         message: &S::Record,
         payload: Option<&str>,
         is_passive: bool,
-    ) -> Result<Contents<T>, Reason> {
+    ) -> Result<(T, Identity), Reason> {
         let body = S::body(message).map_err(Reason::NoBody)?;
         let content = Content::<S>::open(message, body, &self.envelopes, payload);
         let content = content.map_err(Reason::Envelope)?;
         let decoded = (self.decode)(content.bytes(), message, self.quotes_errors);
         let body = decoded.map_err(|reason| match reason {
             Reason::Undecodable(_) if is_s3_pointer(content.text()) => {
-                Reason::Envelope(EnvelopeError::S3Pointer)
+                Reason::Envelope(UNDECLARED_POINTER)
             }
             reason => reason,
         })?;
-        let identity = || -> Result<_, Reason> {
-            let find = |place: Option<&Place>| match place {
+        let identity = Identity::take(is_passive, || -> Result<_, Reason> {
+            let find = |place: Option<&KeyPlace>| match place {
                 Some(place) => place.token(&content).map_err(Reason::Undecodable),
                 None => Ok(content.id().map(Cow::into_owned)),
             };
-            let key = self.key.key(operation, &body, message, None, find)?;
-            let fingerprint = self.fingerprint.of(&content, &body);
             let retention = self.retention.as_ref();
-            let retention = retention.and_then(|closure| closure(&body, message));
-            Ok((key, fingerprint, retention))
-        };
-        let (key, fingerprint, retention) = if is_passive {
-            let caught = catch_unwind(AssertUnwindSafe(identity));
-            caught.ok().and_then(Result::ok).unwrap_or_default()
-        } else {
-            identity()?
-        };
-        Ok(Contents {
-            body,
-            key,
-            fingerprint,
-            retention,
-        })
+            Ok(Identity {
+                key: self.key.key(operation, &body, message, None, find)?,
+                fingerprint: self.fingerprint.of(&content, &body),
+                retention: retention.and_then(|closure| closure(&body, message)),
+            })
+        })?;
+        Ok((body, identity))
     }
 }
 
@@ -171,9 +150,7 @@ pub(super) struct Ready<S: Source, T> {
     pub(super) received: Box<(T, S::Record)>,
     /// Whether the body was fetched, and so may be larger than the event.
     pub(super) is_fetched: bool,
-    pub(super) key: Option<Key>,
-    pub(super) fingerprint: Option<Fingerprint>,
-    pub(super) retention: Option<Duration>,
+    pub(super) identity: Identity,
     /// An earlier message of the batch has its key, and has ended for good.
     pub(super) is_second: bool,
 }
@@ -230,37 +207,38 @@ where
     /// that a key runs once in a batch. One that differs from the first waits until that one has ended
     /// for good: then only the store knows whether it is another request.
     pub(super) fn plan(&mut self, turn: Turn<S::Record>, fates: &[Fate]) -> Planned<S, T> {
-        self.prepare(turn)
-            .and_then(|ready| self.among_leaders(ready, fates))
-            .unwrap_or_else(|reason| Planned::Decided(Fate::Reported(reason)))
+        match self.prepare(turn) {
+            Ok(ready) => self.among_leaders(ready, fates),
+            Err(reason) => Planned::Decided(Fate::Reported(reason)),
+        }
     }
 
     /// Compares a message with the earlier one of its key. The first of a request leads from now on.
-    fn among_leaders(
-        &mut self,
-        mut ready: Ready<S, T>,
-        fates: &[Fate],
-    ) -> Result<Planned<S, T>, Reason> {
-        let (Some(key), Some(identify)) = (&ready.key, &self.identify) else {
-            return Ok(Planned::ToRun(ready));
+    fn among_leaders(&mut self, mut ready: Ready<S, T>, fates: &[Fate]) -> Planned<S, T> {
+        let (Some(key), Some(identify)) = (&ready.identity.key, &self.identify) else {
+            return Planned::ToRun(ready);
+        };
+        let Ok(record) = identify(key) else {
+            // The engine refuses the key, and logs it.
+            return Planned::ToRun(ready);
         };
         let operation = key.shared_operation();
-        let record = identify(key).map_err(|error| Reason::of_obstacle(&error.into(), false))?;
-        ready.key = Some(key.resolved(record.clone()));
+        let fingerprint = ready.identity.fingerprint.clone();
+        ready.identity.key = Some(key.resolved(record.clone()));
         if let Some((leader, first, payload)) = self.leaders.get(&record) {
             // A raw id doesn't tell operations apart. Even one that nobody named doesn't change its
             // name within a batch.
-            if *first == operation && !differs(payload.as_ref(), ready.fingerprint.as_ref()) {
-                return Ok(Planned::Decided(Fate::Follows(*leader)));
+            if *first == operation && !differs(payload.as_ref(), fingerprint.as_ref()) {
+                return Planned::Decided(Fate::Follows(*leader));
             }
             if !fates.get(*leader).is_some_and(Fate::is_final) {
-                return Ok(Planned::Differs(*leader, ready.received.1));
+                return Planned::Differs(*leader, ready.received.1);
             }
             ready.is_second = true;
         }
-        let leads = (ready.position, operation, ready.fingerprint.clone());
+        let leads = (ready.position, operation, fingerprint);
         self.leaders.insert(record, leads);
-        Ok(Planned::ToRun(ready))
+        Planned::ToRun(ready)
     }
 
     fn prepare(&self, turn: Turn<S::Record>) -> Result<Ready<S, T>, Reason> {
@@ -282,19 +260,14 @@ where
             let payload = payload.as_deref();
             self.reader.read(operation, &message, payload, is_passive)
         };
-        let Contents {
-            body,
-            key,
-            fingerprint,
-            retention,
-        } = catch_unwind(AssertUnwindSafe(read)).unwrap_or(Err(Reason::Panicked))?;
+        let read = catch_unwind(AssertUnwindSafe(read));
+        let (body, mut identity) = read.unwrap_or(Err(Reason::Panicked))?;
+        identity.key = identity.key.map(|key| key.bound_to(self.operation));
         Ok(Ready {
             position,
             received: Box::new((body, message)),
             is_fetched,
-            key: key.map(|key| key.bound_to(self.operation)),
-            fingerprint,
-            retention,
+            identity,
             is_second: false,
         })
     }

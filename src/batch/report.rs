@@ -11,7 +11,6 @@ use crate::batch::Source;
 use crate::batch::source::BodyError;
 use crate::engine::error::{Error, Obstacle};
 use crate::engine::rejection::Rejection;
-use crate::envelope::EnvelopeError;
 use crate::protocol::causes;
 use crate::protocol::record::Failure;
 
@@ -33,7 +32,7 @@ pub(super) enum Reason {
     /// The message has no body, or one that can't be read.
     NoBody(BodyError),
     /// The body is not in the declared envelope.
-    Envelope(EnvelopeError),
+    Envelope(&'static str),
     /// The payload that the body points to was not fetched, for this reason.
     NotFetched(String),
     /// The body doesn't decode, for this reason.
@@ -157,7 +156,7 @@ impl Reason {
                 };
                 return (code, error.to_string().into());
             }
-            Self::Envelope(error) => return ("bad_envelope", error.to_string().into()),
+            Self::Envelope(why) => ("bad_envelope", *why),
             Self::NotFetched(detail) => ("not_fetched", detail.as_str()),
             Self::Undecodable(why) => return ("undecodable_body", undecodable(why).into()),
             Self::Panicked => (

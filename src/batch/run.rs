@@ -9,18 +9,21 @@ use futures_util::FutureExt;
 use serde::Serialize;
 use serde::de::IgnoredAny;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tower::{Service, ServiceExt};
 use tracing::Instrument;
 
+use crate::batch::Source;
+use crate::batch::hooks::{OnError, show};
+use crate::batch::key::KeyPlace;
 use crate::batch::message::Message;
 use crate::batch::reader::Ready;
 use crate::batch::report::{Fate, Reason};
-use crate::batch::turns::Times;
-use crate::batch::{Source, key};
+use crate::batch::turns::is_over;
 use crate::engine::claim::to_json;
 use crate::engine::error::{Error, Obstacle};
 use crate::engine::permanent::{Permanent, is_permanent};
-use crate::engine::time::within;
+use crate::engine::time::{Times, within};
 use crate::engine::{Begun, Disposition, Ended, Place, Replayed, Run};
 use crate::idempotency::Idempotency;
 use crate::protocol::key::KeyError;
@@ -35,7 +38,10 @@ pub(super) struct MessageRun<Src: Source, T, E, Svc> {
     pub(super) handler: Svc,
     pub(super) permanent: Option<Permanent<E>>,
     /// The source of keys says why a message has none.
-    pub(super) keys: KeySource<T, Src::Record, key::Place>,
+    pub(super) keys: KeySource<T, Src::Record, KeyPlace>,
+    pub(super) on_error: Option<OnError<Src::Record, E>>,
+    /// The time from which no handler starts.
+    pub(super) stop: Option<Instant>,
     pub(super) times: Option<Times>,
     /// The message's place among those that run side by side.
     pub(super) place: Arc<Place>,
@@ -66,28 +72,21 @@ where
     }
 
     async fn claim_and_run(self) -> Fate {
-        let Ready {
-            received,
-            key,
-            fingerprint,
-            retention,
-            ..
-        } = self.message;
-        let once = self.once.keep_for(retention);
+        let identity = self.message.identity;
+        let once = self.once.keep_for(identity.retention);
         let once = once.in_place(Arc::clone(&self.place));
         let quotes = once.logs_errors();
         let (mut handler, permanent) = (self.handler, self.permanent.as_ref());
-        let stop = self.times.map(|times| times.stop);
         // A handler that is not ready holds no key, unless the message may wait for another attempt: a ready
         // handler may keep others from being so.
         if !once.waits() {
-            match within(stop, handler.ready()).await {
+            match within(self.stop, handler.ready()).await {
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return report(&error, permanent, quotes),
                 None => return Fate::Reported(Reason::OutOfTime),
             }
         }
-        let run = match once.begin(key, fingerprint).await {
+        let run = match once.begin(identity.key, identity.fingerprint).await {
             Ok(Begun::Run(run)) => run,
             Ok(Begun::Replay(replayed)) => return replay(&replayed, quotes),
             Err(Error::Key(KeyError::Missing)) => {
@@ -95,8 +94,8 @@ where
             }
             Err(obstacle) => return refuse(&obstacle, quotes),
         };
-        match run.within(stop, handler.ready()).await {
-            Some(Ok(_)) if !self.times.is_some_and(Times::is_over) && !run.claim().is_over() => {}
+        match run.within(self.stop, handler.ready()).await {
+            Some(Ok(_)) if !is_over(self.stop) && !run.claim().is_over() => {}
             not_ready => {
                 // Without a claim, only its end finds out that it is done. Else the message is reported,
                 // whether its release succeeds or not.
@@ -109,15 +108,24 @@ where
                 };
             }
         }
-        let (body, metadata) = *received;
-        let message = Message {
+        let (body, metadata) = *self.message.received;
+        let (once, claim, on_error) = (&once, run.claim(), self.on_error);
+        let message: Message<Src, T> = Message {
             body,
-            claim: run.claim().clone(),
+            claim: claim.clone(),
             metadata,
-            stop_at: stop,
+            stop_at: self.stop,
         };
         // The call itself is inside, too: a handler may panic before it returns its future.
-        let calling = Box::pin(async move { handler.call(message).await });
+        let calling = Box::pin(async move {
+            let shown = on_error.map(|hook| (hook, message.metadata.clone()));
+            handler.call(message).await.inspect_err(|error| {
+                once.log_error(claim, error);
+                if let Some((hook, metadata)) = &shown {
+                    show::<Src, E>(hook, metadata, error);
+                }
+            })
+        });
         let calling = AssertUnwindSafe(calling).catch_unwind();
         let until = self.times.map(|times| times.end);
         let until = until.filter(|_| once.ends_handlers());

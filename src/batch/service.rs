@@ -1,7 +1,6 @@
 //! Runs a batch: plans its messages, runs them through the engine, calls the hooks, makes the
 //! reply.
 
-use std::fmt;
 use std::fmt::Display;
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -15,11 +14,12 @@ use futures_util::{FutureExt, StreamExt};
 use lambda_runtime::{Diagnostic, LambdaEvent};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 use tower::Service;
 use tracing::Instrument;
 
 use crate::batch::Source;
-use crate::batch::hooks::{Hooks, Kept, OnError, Watched};
+use crate::batch::hooks::{Hooks, Kept, OnError};
 use crate::batch::message::Message;
 use crate::batch::reader::{Planned, Planner, Reader, Ready, Turn};
 use crate::batch::report::{
@@ -27,8 +27,9 @@ use crate::batch::report::{
 };
 use crate::batch::run::MessageRun;
 use crate::batch::settings::Settings;
-use crate::batch::turns::{Times, Turns, set};
+use crate::batch::turns::{Turns, is_over, limits, set};
 use crate::engine::permanent::Permanent;
+use crate::engine::time::Times;
 use crate::engine::{GROUP, Place};
 use crate::idempotency::Idempotency;
 use crate::idempotency::source_retention::SourceRetention;
@@ -54,15 +55,7 @@ clone_fields!([Src: Source, T, E] Config<Src, T, E> {
     once, operation, reader, settings, source_retention, permanent, hooks, on_error
 });
 
-impl<Src: Source, T, E> fmt::Debug for Config<Src, T, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Config")
-            .field("operation", &self.operation)
-            .field("reader", &self.reader)
-            .field("settings", &self.settings)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([Src: Source, T, E] Config<Src, T, E> { operation, reader, settings });
 
 /// Serves batches with a service of one [`Message`]. [`BatchLayer`](super::BatchLayer) makes it.
 ///
@@ -76,11 +69,7 @@ pub struct BatchService<Src: Source, T, E, Svc> {
 
 clone_fields!([Src: Source, T, E, Svc: Clone] BatchService<Src, T, E, Svc> { config, handler });
 
-impl<Src: Source, T, E, Svc> fmt::Debug for BatchService<Src, T, E, Svc> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("BatchService").field(&self.config).finish()
-    }
-}
+debug_fields!([Src: Source, T, E, Svc] BatchService<Src, T, E, Svc> { config });
 
 /// The reason why a whole batch failed: Lambda counts an error, and has each message delivered again.
 /// Those that are done are replayed then.
@@ -175,19 +164,15 @@ where
         }
         let mut kept = config.hooks.keep(ids, &messages, once.remaining());
 
-        let times = Times::of(once.remaining(), settings.reserve);
+        let remaining = once.remaining();
+        let (stop, times) = remaining.map(|left| limits(left, settings.reserve)).unzip();
         // A message that outlives the deadline is still to be ended.
         let store_end = times.map(|times| times.give_up);
         let store_end = store_end.filter(|_| !once.goes_on());
         let keeps_failures = config.hooks.on_rejected.is_some();
         let is_grouped = !settings.single_writes;
         let once = once.batch(is_grouped, messages.len(), store_end, keeps_failures);
-        let handler = Watched {
-            logs: once.logs_errors(),
-            on_error: config.on_error.clone(),
-            handler,
-        };
-        let fates = run_all(&config, &once, times, handler, messages, &mut kept).await;
+        let fates = run_all(&config, &once, stop, times, handler, messages, &mut kept).await;
 
         for (id, reason) in reported(&kept.ids, &fates) {
             reason.log(Src::NAME, id);
@@ -214,7 +199,7 @@ where
 /// that of an earlier one: a read that finds the record is cheaper than a write that fails.
 fn is_repeated<Src: Source, T>(message: &Ready<Src, T>, window: &Window) -> bool {
     message.is_second
-        || match (Src::deliveries(&message.received.1), &message.key) {
+        || match (Src::deliveries(&message.received.1), &message.identity.key) {
             (Some(deliveries), _) => deliveries > 1,
             (None, Some(key)) => window.insert(key) != Seen::No,
             (None, None) => false,
@@ -226,6 +211,7 @@ fn is_repeated<Src: Source, T>(message: &Ready<Src, T>, window: &Window) -> bool
 async fn run_all<Src, T, E, Svc>(
     config: &Config<Src, T, E>,
     once: &Idempotency,
+    stop: Option<Instant>,
     times: Option<Times>,
     handler: Svc,
     messages: Vec<Src::Record>,
@@ -250,7 +236,6 @@ where
     let mut planner = Planner::new(messages.len(), operation, &config.reader, identify);
     let mut messages: Vec<_> = messages.into_iter().map(Some).collect();
     let mut running = FuturesUnordered::new();
-    let stop = times.map(|times| times.stop);
     let mut free = None;
     loop {
         if free.is_none() && !turns.is_empty() {
@@ -268,14 +253,13 @@ where
                 message,
                 payload: None,
             };
-            if !times.is_some_and(Times::is_over)
+            if !is_over(stop)
                 && let Some((fetch, pointer)) = config.reader.pointer(&turn.message)
             {
                 let fetch = fetch.clone();
                 running.push(Box::pin(Either::Left(async move {
                     let fetched = fetch.answer(pointer, stop).await;
-                    let fetched = fetched.map_err(|why| Reason::NotFetched(why.into_owned()));
-                    let payload = Some(fetched);
+                    let payload = Some(fetched.map_err(|why| Reason::NotFetched(why.into_owned())));
                     Next::Turn(Turn { payload, ..turn }, permit)
                 })));
                 continue;
@@ -287,7 +271,7 @@ where
         let (position, fate) = match next {
             Next::Ended(ended) => ended,
             // No message starts from now on, so this one is not decoded.
-            Next::Turn(turn, _) if times.is_some_and(Times::is_over) => {
+            Next::Turn(turn, _) if is_over(stop) => {
                 (turn.position, Fate::Reported(Reason::OutOfTime))
             }
             Next::Turn(turn, permit) => match (turn.position, planner.plan(turn, &fates)) {
@@ -298,6 +282,8 @@ where
                         handler: handler.clone(),
                         permanent: config.permanent.clone(),
                         keys: config.reader.key.clone(),
+                        on_error: config.on_error.clone(),
+                        stop,
                         times,
                         // No more fetched payloads are in memory than messages run side by side.
                         place: Place::new(&places, permit, stop, message.is_fetched),
@@ -415,6 +401,6 @@ mod tests {
         assert_eq!(next, Some(2));
         let (next, fate) = behind_a_duplicate_of(Fate::Reported(Reason::Panicked));
         assert_eq!(next, None);
-        assert!(matches!(fate, Fate::Reported(Reason::GroupStopped)));
+        assert_matches!(fate, Fate::Reported(Reason::GroupStopped));
     }
 }

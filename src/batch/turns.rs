@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::batch::Source;
 use crate::engine::REPLY_TIME;
+use crate::engine::time::Times;
 
 #[cfg(test)]
 mod tests;
@@ -157,38 +158,20 @@ const LONGEST_RESERVE: Duration = Duration::from_secs(1);
 /// call and the reply fit in.
 const LONGEST_END: Duration = Duration::from_millis(500);
 
-/// Holds the instants that end a batch; they are taken from the time that its invocation has left.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Times {
-    /// The time from which no message starts.
-    pub(super) stop: Instant,
-    /// The time at which a handler that still runs is ended.
-    pub(super) end: Instant,
-    /// The time at which calls that still wait for the store are given up.
-    pub(super) give_up: Instant,
+/// Returns the instants that end a batch whose invocation has this time left: the one from which no
+/// message starts, and those that end handlers and calls of the store.
+pub(super) fn limits(remaining: Duration, reserve: Option<Duration>) -> (Instant, Times) {
+    let reserve = reserve.unwrap_or_else(|| LONGEST_RESERVE.min(remaining / 10));
+    // Messages start in half of the time at least, whatever the setting says.
+    let reserve = reserve.min(remaining / 2);
+    let least = REPLY_TIME.min(remaining / 20);
+    let end = (reserve / 2).clamp(least, LONGEST_END);
+    // No message starts only to be ended.
+    let stop = Instant::now() + remaining.saturating_sub(reserve.max(end));
+    (stop, Times::of(remaining, Some(end)))
 }
 
-impl Times {
-    /// Returns the instants of an invocation; `None` where its deadline is not known.
-    pub(super) fn of(remaining: Option<Duration>, reserve: Option<Duration>) -> Option<Self> {
-        let remaining = remaining?;
-        let reserve = reserve.unwrap_or_else(|| LONGEST_RESERVE.min(remaining / 10));
-        // Messages start in half of the time at least, whatever the setting says.
-        let reserve = reserve.min(remaining / 2);
-        let least = REPLY_TIME.min(remaining / 20);
-        let end = (reserve / 2).clamp(least, LONGEST_END);
-        // No message starts only to be ended.
-        let reserve = reserve.max(end);
-        let now = Instant::now();
-        Some(Self {
-            stop: now + remaining.saturating_sub(reserve),
-            end: now + remaining.saturating_sub(end),
-            give_up: now + remaining.saturating_sub(end / 2),
-        })
-    }
-
-    /// Tells whether the reserve has begun, in which no message starts.
-    pub(super) fn is_over(self) -> bool {
-        Instant::now() >= self.stop
-    }
+/// Tells whether the reserve has begun, in which no message starts.
+pub(super) fn is_over(stop: Option<Instant>) -> bool {
+    stop.is_some_and(|stop| Instant::now() >= stop)
 }

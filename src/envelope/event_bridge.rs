@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::envelope::{EnvelopeError, Opened, read};
+use crate::envelope::{NO_BUS_EVENT, Opened, read};
 use crate::protocol::fingerprint::Fingerprint;
 
 #[derive(Deserialize)]
@@ -17,8 +17,8 @@ struct Event<'a> {
     detail: &'a RawValue,
 }
 
-pub(crate) fn open(body: &str) -> Result<Opened, EnvelopeError> {
-    let event: Event<'_> = read(body, EnvelopeError::EventBridge)?;
+pub(crate) fn open(body: &str) -> Result<Opened, &'static str> {
+    let event: Event<'_> = read(body, NO_BUS_EVENT)?;
     let context = [&event.source, &event.detail_type];
     Ok(Opened {
         text: event.detail.get().to_owned(),

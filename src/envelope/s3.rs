@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::envelope::{EnvelopeError, Opened, read};
+use crate::envelope::{NO_S3_EVENT, NOT_ONE_RECORD, Opened, S3_TEST_EVENT, read};
 use crate::protocol::fingerprint::Fingerprint;
 
 /// Decodes an object's key as S3 sends it: URL-encoded, with `+` for a space; `None` where it is not
@@ -45,20 +45,16 @@ struct Object {
     sequencer: Option<String>,
 }
 
-pub(super) fn open(body: &str) -> Result<Opened, EnvelopeError> {
-    let notification: Notification<'_> = read(body, EnvelopeError::S3)?;
+pub(super) fn open(body: &str) -> Result<Opened, &'static str> {
+    let notification: Notification<'_> = read(body, NO_S3_EVENT)?;
     let Some(records) = notification.records else {
         let is_test = notification.event.as_deref() == Some("s3:TestEvent");
-        return Err(if is_test {
-            EnvelopeError::S3Test
-        } else {
-            EnvelopeError::S3
-        });
+        return Err(if is_test { S3_TEST_EVENT } else { NO_S3_EVENT });
     };
     let [record] = records.as_slice() else {
-        return Err(EnvelopeError::S3Records);
+        return Err(NOT_ONE_RECORD);
     };
-    let Entity { bucket, object } = read::<Record>(record.get(), EnvelopeError::S3)?.s3;
+    let Entity { bucket, object } = read::<Record>(record.get(), NO_S3_EVENT)?.s3;
     let id = identity(
         bucket.name,
         object.key,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 
-use crate::envelope::{EnvelopeError, Opened, read};
+use crate::envelope::{NO_NOTIFICATION, OTHER_SNS_TYPE, Opened, read};
 use crate::protocol::fingerprint::Fingerprint;
 
 #[derive(Deserialize)]
@@ -25,10 +25,10 @@ struct Attribute {
     value: String,
 }
 
-pub(crate) fn open(body: &str) -> Result<Opened, EnvelopeError> {
-    let notification: Notification = read(body, EnvelopeError::Sns)?;
+pub(crate) fn open(body: &str) -> Result<Opened, &'static str> {
+    let notification: Notification = read(body, NO_NOTIFICATION)?;
     if notification.r#type != "Notification" {
-        return Err(EnvelopeError::SnsType);
+        return Err(OTHER_SNS_TYPE);
     }
     let attributes = notification.message_attributes.into_iter();
     Ok(Opened {

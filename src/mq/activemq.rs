@@ -32,7 +32,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::batch::{BodyError, Source};
-use crate::streams::{Data, debug_ids, token};
+use crate::streams::{Data, token};
 
 /// Makes a handler of ActiveMQ batches of a handler of one [`Message`]. [The module](self) has an
 /// example.
@@ -75,13 +75,7 @@ pub struct ActiveMqMessage {
     properties: BTreeMap<String, Value>,
 }
 
-debug_ids!(ActiveMqMessage {
-    message_id,
-    message_type,
-    timestamp,
-    redelivered,
-    queue,
-});
+debug_fields!([] ActiveMqMessage { message_id, message_type, timestamp, redelivered, queue });
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -33,7 +33,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::batch::{BodyError, Source};
-use crate::streams::{Data, HeaderBytes, debug_ids, token};
+use crate::streams::{Data, HeaderBytes, token};
 
 /// Makes a handler of RabbitMQ batches of a handler of one [`Message`]. [The module](self) has an
 /// example.
@@ -81,12 +81,7 @@ pub struct RabbitMqMessage {
     headers: BTreeMap<String, Header>,
 }
 
-debug_ids!(RabbitMqMessage {
-    message_id,
-    content_type,
-    redelivered,
-    queue_and_host,
-});
+debug_fields!([] RabbitMqMessage { message_id, content_type, redelivered, queue_and_host });
 
 /// Texts arrive as bytes, numbers and truth values as such.
 #[derive(Clone, Deserialize)]

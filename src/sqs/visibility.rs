@@ -1,7 +1,6 @@
 //! Hides messages that are in flight elsewhere until the lease of the other attempt is over.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -150,13 +149,7 @@ impl<T, E> BatchLayer<T, E> {
     }
 }
 
-impl fmt::Debug for Visibility {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Visibility")
-            .field("queue_url", &self.queue_url)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([] Visibility { queue_url });
 
 /// The longest that SQS hides a message, from its receive on
 /// ([`ChangeMessageVisibility`](https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ChangeMessageVisibility.html)).

@@ -48,10 +48,7 @@ async fn a_table_with_one_of_the_two_keys_runs_nothing_and_keeps_nothing(server:
     for key in ["pk", "sk"] {
         let (_proxy, table, effects, mut worker) = worker(&server, &[(key, KeyType::Hash)]).await;
         let failed = worker.call(batch(messages())).await;
-        assert!(
-            matches!(failed, Err(BatchError::Misconfigured { .. })),
-            "{key}: {failed:?}"
-        );
+        assert_matches!(failed, Err(BatchError::Misconfigured { .. }), "{key}");
         assert_eq!(effects.take(), NOTHING);
         let items = server
             .client()

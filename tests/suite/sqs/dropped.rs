@@ -1,6 +1,5 @@
 //! Batches that are dropped while their process lives on, by a timeout of the caller's say.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use lambda_idempotency::store::MemoryStore;
@@ -34,15 +33,11 @@ async fn each_message_that_succeeded_is_done_though_its_batch_is_dropped_behind_
     let once = Idempotency::builder(store.clone()).namespace("sqs");
     let once = once.clock(VirtualClock).build().unwrap();
     let effects = Effects::default();
-    let ran = effects.clone();
     let layer = BatchLayer::new(once).settings(|settings| {
         settings.concurrency = 100;
         settings.single_writes = true;
     });
-    let mut worker = layer.handler(move |message: Message<u64>| {
-        ran.of(&message);
-        async { Ok::<_, Infallible>(()) }
-    });
+    let mut worker = layer.handler(effects.handler::<u64>());
     let messages = || (0..200).map(|n| message(&format!("m-{n}"), n.to_string()));
     for _ in 0..200 {
         store.inject(Call::Complete, Fault::Delayed(Duration::from_hours(1)));

@@ -129,11 +129,8 @@ on_each_server!(one_token_serves_two_operations);
 async fn one_token_serves_two_operations(server: Server) {
     let (once, effects) = (engine(&server).await, Effects::default());
     for operation in ["charge", "refund"] {
-        let runs = effects.clone();
-        let mut worker = charge(&once).operation(operation).handler(move |message| {
-            runs.of(&message);
-            async { Ok(()) }
-        });
+        let layer = charge(&once).operation(operation);
+        let mut worker = layer.handler(effects.handler());
         deliver(&mut worker, [payment("m-1", "p-1", 5)]).await;
         assert_eq!(effects.take(), ["m-1"], "{operation}");
     }

@@ -128,12 +128,8 @@ async fn without_a_key_of_ones_own_the_envelopes_id_survives_a_redrive(server: S
         (Envelope::S3, S3),
     ] {
         let (once, effects) = (engine(&server).await, Effects::default());
-        let runs = effects.clone();
         let layer = BatchLayer::new(once).operation("index").envelope(envelope);
-        let mut worker = layer.handler(move |message: Message<Value>| {
-            runs.of(&message);
-            async { Ok::<_, PaymentError>(()) }
-        });
+        let mut worker = layer.handler(effects.handler::<Value>());
         for id in ["m-1", "redriven"] {
             assert_eq!(deliver(&mut worker, [message(id, body)]).await, NOTHING);
         }
@@ -145,7 +141,7 @@ on_each_server!(a_body_that_is_not_in_its_envelope_fails_its_message_alone);
 async fn a_body_that_is_not_in_its_envelope_fails_its_message_alone(server: Server) {
     let (once, effects) = (engine(&server).await, Effects::default());
     let rejected = Arc::new(Mutex::new(HashMap::new()));
-    let (noted, runs) = (Arc::clone(&rejected), effects.clone());
+    let noted = Arc::clone(&rejected);
     let mut worker = charge(&once)
         .envelope(Envelope::Sns)
         .on_rejected(move |message, why| {
@@ -153,10 +149,7 @@ async fn a_body_that_is_not_in_its_envelope_fails_its_message_alone(server: Serv
             noted.lock().unwrap().insert(id, why.rejection);
             async { Err("it stays in the queue") }
         })
-        .handler(move |message| {
-            runs.of(&message);
-            async { Ok(()) }
-        });
+        .handler(effects.handler());
     let confirmation = with(SNS, &[("/Type", json!("SubscriptionConfirmation"))]);
     let messages = [
         message("good", SNS),
@@ -184,7 +177,6 @@ async fn a_key_is_looked_for_inside_the_envelope() {
     let server = Server::dynoxide().await;
     for is_attribute in [true, false] {
         let (once, effects) = (engine(&server).await, Effects::default());
-        let runs = effects.clone();
         let layer = BatchLayer::new(once).operation("charge");
         let layer = if is_attribute {
             layer.key_attribute("tenant")
@@ -193,10 +185,7 @@ async fn a_key_is_looked_for_inside_the_envelope() {
         };
         let mut worker = layer
             .envelope(Envelope::Sns)
-            .handler(move |message: Message<Value>| {
-                runs.of(&message);
-                async { Ok::<_, PaymentError>(()) }
-            });
+            .handler(effects.handler::<Value>());
         let both = [message("m-1", SNS), message("m-2", sent_again(SNS))];
         assert_eq!(deliver(&mut worker, both).await, NOTHING);
         assert_eq!(effects.take(), ["m-1"]);

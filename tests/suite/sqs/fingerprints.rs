@@ -15,11 +15,7 @@ fn stamped(id: &str, amount: u64, sent_at: u64) -> Value {
 /// Returns the reported ones of these messages: the same payment sent again, in one batch and in two; another amount.
 async fn reported(server: &Server, configure: impl Fn(Layer) -> Layer) -> Vec<String> {
     let (once, effects) = (engine(server).await, Effects::default());
-    let runs = effects.clone();
-    let mut worker = configure(charge(&once)).handler(move |message| {
-        runs.of(&message);
-        async { Ok(()) }
-    });
+    let mut worker = configure(charge(&once)).handler(effects.handler());
     let both = [stamped("first", 5, 1), stamped("in-one-batch", 5, 2)];
     let mut reported = deliver(&mut worker, both).await;
     let later = [stamped("in-two", 5, 3)];
@@ -77,13 +73,9 @@ async fn a_key_from_a_pointer_changes_no_default(server: Server) {
 async fn a_message_without_the_selected_part_differs_from_one_with_it() {
     let server = Server::dynoxide().await;
     let (once, effects) = (engine(&server).await, Effects::default());
-    let runs = effects.clone();
     let currency = Selector::pointer("/currency").unwrap();
     let layer = charge(&once).settings(|settings| settings.fingerprint_from = Some(currency));
-    let mut worker = layer.handler(move |message| {
-        runs.of(&message);
-        async { Ok(()) }
-    });
+    let mut worker = layer.handler(effects.handler());
     let of = |id: &str, currency: Value| {
         let body = json!({ "payment_id": "p-1", "amount": 5, "currency": currency });
         message(id, body.to_string())
@@ -100,15 +92,11 @@ async fn a_message_without_the_selected_part_differs_from_one_with_it() {
 async fn a_fingerprint_that_panics_is_its_messages_own_trouble() {
     let server = Server::dynoxide().await;
     let (once, effects) = (engine(&server).await, Effects::default());
-    let runs = effects.clone();
     let layer = charge(&once).fingerprint(|payment, _| {
         assert_ne!(payment.amount, 6, "it panics for one");
         None
     });
-    let mut worker = layer.handler(move |message| {
-        runs.of(&message);
-        async { Ok(()) }
-    });
+    let mut worker = layer.handler(effects.handler());
     let messages = [payment("m-1", "p-1", 6), payment("m-2", "p-2", 5)];
     assert_eq!(deliver(&mut worker, messages).await, ["m-1"]);
     assert_eq!(effects.take(), ["m-2"]);
@@ -151,11 +139,7 @@ async fn an_attribute_is_compared_where_it_is_named(server: Server) {
         (&not_compared, &NOTHING),
     ] {
         let (once, effects) = (engine(&server).await, Effects::default());
-        let runs = effects.clone();
-        let mut worker = configure(charge(&once)).handler(move |message| {
-            runs.of(&message);
-            async { Ok(()) }
-        });
+        let mut worker = configure(charge(&once)).handler(effects.handler());
         let mut reported = Vec::new();
         for message in messages.clone() {
             reported.extend(deliver(&mut worker, [message]).await);

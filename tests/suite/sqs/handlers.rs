@@ -295,7 +295,8 @@ async fn logs_tell_which_message_and_why_but_quote_nothing(server: Server) {
         "handler_failed",
         "failure_replayed",
         "undecodable_body",
-        "key_too_long",
+        r#"event="key_too_long" operation="charge""#,
+        r#"reason="key_too_long""#,
     ] {
         assert!(log.contains(reason), "{reason} in {log}");
     }

@@ -12,12 +12,8 @@ fn selecting(
     keyed: fn(Layer) -> Layer,
     effects: &Effects,
 ) -> impl Worker + use<> {
-    let effects = effects.clone();
     let layer = keyed(BatchLayer::new(once.clone()).operation("charge"));
-    layer.handler(move |message: Message<Value>| {
-        effects.of(&message);
-        async { Ok::<_, PaymentError>(()) }
-    })
+    layer.handler(effects.handler())
 }
 
 /// The message with an attribute in place of those that it had.
@@ -71,14 +67,10 @@ async fn a_place_in_the_body_may_be_the_key(server: Server) {
         Selector::jmespath("detail.id").unwrap(),
     ] {
         let operation = format!("{selector:?}");
-        let runs = effects.clone();
         let mut worker = BatchLayer::new(once.clone())
             .operation(operation)
             .key_from(selector)
-            .handler(move |message: Message<Value>| {
-                runs.of(&message);
-                async { Ok::<_, PaymentError>(()) }
-            });
+            .handler(effects.handler::<Value>());
         let messages = [
             event("text", r#""o-1""#),
             event("number", "7"),
@@ -133,7 +125,6 @@ async fn a_selection_that_finds_nothing_meets_the_policy(server: Server) {
 
 /// A worker whose messages have their tenant in an attribute, and always take effect.
 fn charging_tenants(once: &Idempotency, effects: &Effects) -> impl Worker + use<> {
-    let effects = effects.clone();
     charge(once)
         .scope(|_, message| {
             message
@@ -142,10 +133,7 @@ fn charging_tenants(once: &Idempotency, effects: &Effects) -> impl Worker + use<
                 .string_value
                 .clone()
         })
-        .handler(move |message| {
-            effects.of(&message);
-            async { Ok(()) }
-        })
+        .handler(effects.handler())
 }
 
 on_each_server!(a_message_of_a_blank_tenant_is_reported_and_does_not_run);

@@ -68,10 +68,7 @@ async fn an_id_without_room_for_the_tenant_fails_the_invocation() {
         .scope(|_, _| Some("tenant"))
         .handler(|_| async { Ok(()) });
     let failed = worker.call(batch(payments())).await;
-    assert!(
-        matches!(failed, Err(BatchError::Misconfigured { .. })),
-        "{failed:?}"
-    );
+    assert_matches!(failed, Err(BatchError::Misconfigured { .. }));
 }
 
 on_each_server!(a_batch_of_which_a_handler_ran_says_that_nothing_was_acknowledged);
@@ -90,7 +87,7 @@ async fn a_batch_of_which_a_handler_ran_says_that_nothing_was_acknowledged(serve
     });
     let failed = worker.call(batch(payments())).await.unwrap_err();
     assert_eq!(effects.take(), ["m-1"]);
-    assert!(matches!(failed, BatchError::Misconfigured { .. }));
+    assert_matches!(failed, BatchError::Misconfigured { .. });
     let said = failed.to_string();
     assert!(
         said.starts_with("no message could be acknowledged: "),

@@ -24,12 +24,8 @@ async fn object(pointer: S3Pointer) -> Result<String, &'static str> {
 on_each_server!(a_producers_retry_with_another_object_is_one_request);
 async fn a_producers_retry_with_another_object_is_one_request(server: Server) {
     let (once, effects) = (engine(&server).await, Effects::default());
-    let runs = effects.clone();
     let layer = charge(&once).envelope(Envelope::S3Pointer).fetch(object);
-    let mut worker = layer.handler(move |message| {
-        runs.of(&message);
-        async { Ok(()) }
-    });
+    let mut worker = layer.handler(effects.handler());
     let first = [
         message("m-1", pointer("p-1/5#a")),
         message("m-2", pointer("p-1/5#b")),
@@ -202,7 +198,6 @@ async fn messages_that_wait_hold_no_more_objects_than_may_run_side_by_side() {
 on_each_server!(an_event_in_an_object_is_opened);
 async fn an_event_in_an_object_is_opened(server: Server) {
     let (once, effects) = (engine(&server).await, Effects::default());
-    let runs = effects.clone();
     let event = |pointer: S3Pointer| async move {
         let detail: Value = serde_json::from_str(&object(pointer).await?).unwrap();
         let event =
@@ -213,10 +208,7 @@ async fn an_event_in_an_object_is_opened(server: Server) {
         .envelope(Envelope::S3Pointer)
         .envelope(Envelope::EventBridge)
         .fetch(event);
-    let mut worker = layer.handler(move |message| {
-        runs.of(&message);
-        async { Ok(()) }
-    });
+    let mut worker = layer.handler(effects.handler());
     let messages = [
         message("m-1", pointer("p-1/5#a")),
         message("m-2", pointer("p-1/5#b")),

@@ -24,11 +24,7 @@ async fn a_message_is_kept_as_long_as_the_closure_says_and_else_as_the_engine_sa
             layer
         };
         let effects = Effects::default();
-        let done = effects.clone();
-        let mut worker = layer.handler(move |message| {
-            done.of(&message);
-            async { Ok(()) }
-        });
+        let mut worker = layer.handler(effects.handler());
         let messages = || {
             [
                 payment("m-1", "p-1", 5),

@@ -81,16 +81,13 @@ async fn with_no_time_left_nothing_is_decoded_or_claimed_and_everything_is_repor
     let proxy = Proxy::before(&server).await;
     let once = engine(proxy.server()).await;
     let (effects, decoded) = (Effects::default(), Arc::new(AtomicBool::new(false)));
-    let (done, taken) = (effects.clone(), Arc::clone(&decoded));
+    let taken = Arc::clone(&decoded);
     let mut worker = charge(&once)
         .key(move |payment: &Payment| {
             taken.store(true, Ordering::SeqCst);
             payment.payment_id.clone()
         })
-        .handler(move |message| {
-            done.of(&message);
-            async { Ok(()) }
-        });
+        .handler(effects.handler());
     proxy.take_total();
     let reply = worker
         .call(within(Duration::ZERO, payments(5)))
@@ -107,13 +104,9 @@ async fn a_message_whose_claim_was_slow_does_not_start_inside_the_reserve(server
     let proxy = Proxy::before(&server).await;
     let once = engine(proxy.server()).await;
     let effects = Effects::default();
-    let done = effects.clone();
     let mut worker = charge(&once)
         .settings(|settings| settings.reserve = Some(RESERVE))
-        .handler(move |message| {
-            done.of(&message);
-            async { Ok(()) }
-        });
+        .handler(effects.handler());
     // The claims, which apply, are known a second after the reserve has begun.
     proxy.inject(
         "BatchExecuteStatement",
