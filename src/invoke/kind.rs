@@ -91,7 +91,7 @@ impl Kind {
     }
 
     /// Opens an event.
-    pub(super) fn open(self, event: &str) -> Result<Content<'_>, KindError> {
+    pub(super) fn open(self, event: &str) -> Result<Content<'_>, &'static str> {
         match self {
             Self::Direct | Self::Scheduler | Self::StepFunctions => Ok(Content {
                 text: Cow::Borrowed(event),
@@ -109,23 +109,22 @@ impl Kind {
                 })
             }
             Self::Sns => {
-                let event: SnsEvent<'_> =
-                    serde_json::from_str(event).map_err(|_| KindError::Sns)?;
+                let event: SnsEvent<'_> = serde_json::from_str(event).map_err(|_| NO_SNS_EVENT)?;
                 let [record] = event.records.as_slice() else {
-                    return Err(KindError::SnsRecords);
+                    return Err(NOT_ONE_RECORD);
                 };
                 let opened = open_sns(record.sns.get());
-                Ok(opened.map_err(|_| KindError::Sns)?.into())
+                Ok(opened.map_err(|_| NO_SNS_EVENT)?.into())
             }
             Self::EventBridge => {
                 let opened = open_event_bridge(event);
-                Ok(opened.map_err(|_| KindError::EventBridge)?.into())
+                Ok(opened.map_err(|_| NO_BUS_EVENT)?.into())
             }
         }
     }
 
     /// Finds the token that the source itself gives an event; `None` where it gives none.
-    pub(super) fn token(self, content: &Content<'_>) -> Result<Option<String>, KindError> {
+    pub(super) fn token(self, content: &Content<'_>) -> Result<Option<String>, &'static str> {
         match self {
             Self::Direct => Ok(None),
             Self::Sns | Self::EventBridge | Self::S3Batch => Ok(content.id.clone()),
@@ -175,60 +174,19 @@ pub(in crate::invoke) fn is_durable(event: &str) -> bool {
         && serde_json::from_str::<DurableEnvelope>(event).is_ok()
 }
 
-/// Says why an event is not one of its source, without any of its content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(in crate::invoke) enum KindError {
-    #[error(
-        "the event is no SNS notification (JSON with `Records`, and in its one record `Sns` with the texts `Type`, `MessageId`, `TopicArn` and `Message`)"
-    )]
-    Sns,
-    #[error("the SNS event has another number of records than one")]
-    SnsRecords,
-    #[error(
-        "the event is none of an EventBridge bus (JSON with `id`, `source`, `detail-type` and `detail`): where the rule's target has an input path or a transformer, use `InvokeLayer::new` with a key"
-    )]
-    EventBridge,
-    #[error(
-        "the event doesn't name its schedule and its time: put \"schedule_arn\": \"<aws.scheduler.schedule-arn>\" and \"scheduled_time\": \"<aws.scheduler.scheduled-time>\" into the schedule's input, or set a key"
-    )]
-    Scheduler,
-    #[error(
-        "a placeholder of the event was not replaced: EventBridge Scheduler replaces `<aws.scheduler.schedule-arn>` and `<aws.scheduler.scheduled-time>` in a schedule's input; a rule of EventBridge doesn't"
-    )]
-    SchedulerPlaceholder,
-    #[error(
-        "the event's \"schedule_arn\" is no schedule's ARN: fill it from <aws.scheduler.schedule-arn>"
-    )]
-    SchedulerArn,
-    #[error(
-        "the payload doesn't name the execution and its state: put \"idempotency\": {{\"execution\": …, \"state\": …}} into it, from `$$.Execution.Id` and `$$.State.Name` in JSONPath, or from `$states.context.Execution.Id` and `$states.context.State.Name` in JSONata; or set a key"
-    )]
-    StepFunctions,
-    #[error(
-        "a value of the payload's \"idempotency\" is a path that Step Functions did not evaluate: in JSONPath the member's name ends with `.$`, in JSONata the value is in `{{% … %}}` and the state's query language is JSONata"
-    )]
-    StepFunctionsPath,
-    #[error(
-        "`execution` of the payload's \"idempotency\" is no execution's ARN: fill it from `$$.Execution.Id` in JSONPath, from `$states.context.Execution.Id` in JSONata; an execution's name may be used again"
-    )]
-    StepFunctionsArn,
-    #[error(
-        "`index` and `iteration` of the payload's \"idempotency\" are texts or numbers: leave out what a state doesn't have"
-    )]
-    StepFunctionsPart,
-    #[error(
-        "the event invokes a durable execution, and its answer holds for this invocation alone: take the layer off the durable function, and call `Idempotency::run` inside `ctx.step`, with a key of the execution or of the work; `derive_key` of the step's claim is for the effect"
-    )]
-    Durable,
-    #[error(
-        "the event is none of an S3 Batch Operations job (JSON with `invocationSchemaVersion`, `invocationId`, `job.id`, and in its one task `taskId`, `s3Key`, and `s3BucketArn` or `s3Bucket`)"
-    )]
-    S3Batch,
-    #[error("the event of the S3 Batch Operations job has another number of tasks than one")]
-    S3BatchTasks,
-    #[error("the object's key is no UTF-8 when it is URL-decoded")]
-    S3BatchKey,
-}
+// Each text says why an event is not one of its source, without any of its content.
+const NO_SNS_EVENT: &str = "the event is no SNS notification (JSON with `Records`, and in its one record `Sns` with the texts `Type`, `MessageId`, `TopicArn` and `Message`)";
+const NOT_ONE_RECORD: &str = "the SNS event has another number of records than one";
+const NO_BUS_EVENT: &str = "the event is none of an EventBridge bus (JSON with `id`, `source`, `detail-type` and `detail`): where the rule's target has an input path or a transformer, use `InvokeLayer::new` with a key";
+const NO_SCHEDULE: &str = "the event doesn't name its schedule and its time: put \"schedule_arn\": \"<aws.scheduler.schedule-arn>\" and \"scheduled_time\": \"<aws.scheduler.scheduled-time>\" into the schedule's input, or set a key";
+const NOT_REPLACED: &str = "a placeholder of the event was not replaced: EventBridge Scheduler replaces `<aws.scheduler.schedule-arn>` and `<aws.scheduler.scheduled-time>` in a schedule's input; a rule of EventBridge doesn't";
+const NO_SCHEDULE_ARN: &str =
+    "the event's \"schedule_arn\" is no schedule's ARN: fill it from <aws.scheduler.schedule-arn>";
+const NO_EXECUTION: &str = "the payload doesn't name the execution and its state: put \"idempotency\": {\"execution\": …, \"state\": …} into it, from `$$.Execution.Id` and `$$.State.Name` in JSONPath, or from `$states.context.Execution.Id` and `$states.context.State.Name` in JSONata; or set a key";
+const NOT_EVALUATED: &str = "a value of the payload's \"idempotency\" is a path that Step Functions did not evaluate: in JSONPath the member's name ends with `.$`, in JSONata the value is in `{% … %}` and the state's query language is JSONata";
+const NO_EXECUTION_ARN: &str = "`execution` of the payload's \"idempotency\" is no execution's ARN: fill it from `$$.Execution.Id` in JSONPath, from `$states.context.Execution.Id` in JSONata; an execution's name may be used again";
+const NO_POSITION: &str = "`index` and `iteration` of the payload's \"idempotency\" are texts or numbers: leave out what a state doesn't have";
+pub(in crate::invoke) const DURABLE: &str = "the event invokes a durable execution, and its answer holds for this invocation alone: take the layer off the durable function, and call `Idempotency::run` inside `ctx.step`, with a key of the execution or of the work; `derive_key` of the step's claim is for the effect";
 
 #[derive(Deserialize)]
 struct Input {
@@ -238,22 +196,22 @@ struct Input {
 
 /// Makes the token of a schedule's input. A hash, since an ARN and a time may be longer than a
 /// token.
-fn scheduled(input: &str) -> Result<String, KindError> {
+fn scheduled(input: &str) -> Result<String, &'static str> {
     let Input {
         schedule_arn,
         scheduled_time,
-    } = serde_json::from_str(input).map_err(|_| KindError::Scheduler)?;
+    } = serde_json::from_str(input).map_err(|_| NO_SCHEDULE)?;
     let parts = [schedule_arn.as_str(), scheduled_time.as_str()];
     if parts.iter().any(|part| part.trim_start().starts_with('<')) {
-        return Err(KindError::SchedulerPlaceholder);
+        return Err(NOT_REPLACED);
     }
     if schedule_arn.is_empty() || scheduled_time.trim().is_empty() {
-        return Err(KindError::Scheduler);
+        return Err(NO_SCHEDULE);
     }
     if !schedule_arn.starts_with("arn:") || !schedule_arn.contains(":schedule/") {
-        return Err(KindError::SchedulerArn);
+        return Err(NO_SCHEDULE_ARN);
     }
-    let identity = Fingerprint::of(&parts).map_err(|_| KindError::Scheduler)?;
+    let identity = Fingerprint::of(&parts).map_err(|_| NO_SCHEDULE)?;
     Ok(identity.as_str().to_owned())
 }
 
@@ -273,9 +231,8 @@ struct Place {
 }
 
 /// Makes the token of a task's payload. A hash, since the parts may be longer than a token.
-fn task(payload: &str) -> Result<String, KindError> {
-    let Payload { idempotency: place } =
-        serde_json::from_str(payload).map_err(|_| KindError::StepFunctions)?;
+fn task(payload: &str) -> Result<String, &'static str> {
+    let Payload { idempotency: place } = serde_json::from_str(payload).map_err(|_| NO_EXECUTION)?;
     let texts = [
         Some(place.execution.clone()),
         Some(place.state.clone()),
@@ -284,25 +241,25 @@ fn task(payload: &str) -> Result<String, KindError> {
     ];
     let is_path = |text: &String| text.starts_with('$') || text.starts_with("{%");
     if texts.iter().flatten().any(is_path) {
-        return Err(KindError::StepFunctionsPath);
+        return Err(NOT_EVALUATED);
     }
     if place.execution.is_empty() || place.state.is_empty() {
-        return Err(KindError::StepFunctions);
+        return Err(NO_EXECUTION);
     }
     let has = |kind| place.execution.contains(kind);
     if !place.execution.starts_with("arn:") || !(has(":execution:") || has(":express:")) {
-        return Err(KindError::StepFunctionsArn);
+        return Err(NO_EXECUTION_ARN);
     }
-    let identity = Fingerprint::of(&texts).map_err(|_| KindError::StepFunctions)?;
+    let identity = Fingerprint::of(&texts).map_err(|_| NO_EXECUTION)?;
     Ok(identity.as_str().to_owned())
 }
 
 /// Reads a position: `7` and `"7"` are the same.
-fn part(value: Value) -> Result<Option<String>, KindError> {
+fn part(value: Value) -> Result<Option<String>, &'static str> {
     match value {
         Value::Null => Ok(None),
         Value::String(text) => Ok(Some(text)),
         Value::Number(number) => Ok(Some(number.to_string())),
-        Value::Bool(_) | Value::Array(_) | Value::Object(_) => Err(KindError::StepFunctionsPart),
+        Value::Bool(_) | Value::Array(_) | Value::Object(_) => Err(NO_POSITION),
     }
 }

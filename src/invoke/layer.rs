@@ -1,6 +1,5 @@
 //! Configures the layer that makes a handler of Lambda's events of a handler of one invocation.
 
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -294,11 +293,7 @@ impl<T, E, Svc> Layer<Svc> for InvokeLayer<T, E> {
 
 clone_fields!([T, E] InvokeLayer<T, E> { config });
 
-impl<T, E> fmt::Debug for InvokeLayer<T, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("InvokeLayer").field(&self.config).finish()
-    }
-}
+debug_fields!([T, E] InvokeLayer<T, E> { config });
 
 impl<T, E> InvokeLayer<T, E> {
     /// Takes the fingerprint from the decoded payload; `None` for an event that is not compared.

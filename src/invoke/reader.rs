@@ -1,18 +1,16 @@
 //! Reads an event: opens it, decodes what is inside, takes its key and its fingerprint. Pure.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
 use crate::invoke::error::InvokeError;
-use crate::invoke::kind::{Kind, KindError};
+use crate::invoke::kind::Kind;
 use crate::protocol::causes;
 use crate::protocol::fingerprint::Fingerprint;
-use crate::protocol::key::Key;
-use crate::protocol::key_source::KeySource;
+use crate::protocol::key_source::{Identity, KeySource};
 use crate::protocol::pointer::Pointer;
 use crate::protocol::selector::Selector;
 
@@ -34,26 +32,16 @@ pub(super) struct Reader<T> {
 
 clone_fields!([T] Reader<T> { kind, key, fingerprint, left_out, retention, quotes_errors });
 
-/// Holds what was read of an event.
-pub(super) struct Contents<T> {
-    pub(super) payload: T,
-    pub(super) key: Option<Key>,
-    pub(super) fingerprint: Option<Fingerprint>,
-    /// `None` where it is the engine's.
-    pub(super) retention: Option<Duration>,
-}
-
 impl<T: DeserializeOwned> Reader<T> {
-    /// Reads an event. `tenant` is the one that Lambda names for the invocation. Where nothing is
-    /// protected, an event has neither key nor fingerprint if there is no key, or if one of the
-    /// closures panics: its handler runs as if they were not there.
+    /// Reads an event: its payload, and its identity. `tenant` is the one that Lambda names for the
+    /// invocation.
     pub(super) fn read<E>(
         &self,
         operation: Arc<str>,
         event: &str,
         tenant: Option<&str>,
         is_passive: bool,
-    ) -> Result<Contents<T>, InvokeError<E>> {
+    ) -> Result<(T, Identity), InvokeError<E>> {
         if !is_passive && self.kind == Kind::Direct && self.key.is_of_source() {
             return Err(InvokeError::NoKey);
         }
@@ -62,7 +50,7 @@ impl<T: DeserializeOwned> Reader<T> {
             let reason = causes::of_parser(&error, self.quotes_errors);
             InvokeError::Undecodable { reason }
         })?;
-        let identity = || -> Result<_, InvokeError<E>> {
+        let identity = Identity::take(is_passive, || -> Result<_, InvokeError<E>> {
             let find = |place: Option<&Place>| match place {
                 Some(Place(selector)) => {
                     let token = selector.token(&content.text);
@@ -70,33 +58,23 @@ impl<T: DeserializeOwned> Reader<T> {
                 }
                 None => self.kind.token(&content).map_err(wrong::<E>),
             };
-            let key = self.key.key(operation, &payload, &(), tenant, find)?;
-            let fingerprint = match &self.fingerprint {
-                Some(closure) => closure(&payload),
-                None => Some(content.fingerprint(&self.left_out)),
-            };
             let retention = self.retention.as_ref();
-            let retention = retention.and_then(|closure| closure(&payload));
-            Ok((key, fingerprint, retention))
-        };
-        let (key, fingerprint, retention) = if is_passive {
-            let caught = catch_unwind(AssertUnwindSafe(identity));
-            caught.ok().and_then(Result::ok).unwrap_or_default()
-        } else {
-            identity()?
-        };
-        Ok(Contents {
-            payload,
-            key,
-            fingerprint,
-            retention,
-        })
+            Ok(Identity {
+                key: self.key.key(operation, &payload, &(), tenant, find)?,
+                fingerprint: match &self.fingerprint {
+                    Some(closure) => closure(&payload),
+                    None => Some(content.fingerprint(&self.left_out)),
+                },
+                retention: retention.and_then(|closure| closure(&payload)),
+            })
+        })?;
+        Ok((payload, identity))
     }
 }
 
-pub(super) fn wrong<E>(error: KindError) -> InvokeError<E> {
+pub(super) fn wrong<E>(reason: &str) -> InvokeError<E> {
     InvokeError::WrongEvent {
-        reason: error.to_string(),
+        reason: reason.to_owned(),
     }
 }
 

@@ -29,8 +29,8 @@ use crate::invoke::error::{InvokeError, log, rejected};
 use crate::invoke::hook;
 use crate::invoke::hook::{AnswerHook, ReplayHook};
 use crate::invoke::kind::s3_batch::Reply;
-use crate::invoke::kind::{KindError, is_durable};
-use crate::invoke::reader::{Contents, Reader, wrong};
+use crate::invoke::kind::{DURABLE, is_durable};
+use crate::invoke::reader::{Reader, wrong};
 use crate::invoke::settings::Settings;
 use crate::protocol::key::KeyError;
 
@@ -122,21 +122,16 @@ impl<T: DeserializeOwned, E: Display + 'static> Config<T, E> {
         // belong there.
         if !is_passive && is_durable(event.get()) {
             return Err(Unanswered {
-                error: wrong(KindError::Durable),
+                error: wrong(DURABLE),
                 rejection: None,
             });
         }
-        let contents = self
+        let (payload, identity) = self
             .reader
             .read(operation, event.get(), tenant, is_passive)?;
-        let Contents {
-            payload,
-            key,
-            fingerprint,
-            retention,
-        } = contents;
+        let key = identity.key;
         let key = key.map(|key| key.bound_to(self.operation.as_ref()));
-        let once = once.keep_for(retention);
+        let once = once.keep_for(identity.retention);
         if let Some(source) = &self.source_retention {
             source.check(&once);
         }
@@ -154,7 +149,7 @@ impl<T: DeserializeOwned, E: Display + 'static> Config<T, E> {
                 None => return Err(Error::TooLate.into()),
             }
         }
-        let begun = match once.begin(key, fingerprint).await {
+        let begun = match once.begin(key, identity.fingerprint).await {
             Ok(Begun::Run(run)) => {
                 let note = |claim: &Claim, error: &_| {
                     once.log_error(claim, error);
@@ -339,11 +334,7 @@ pub struct InvokeService<T, E, Svc> {
 
 clone_fields!([T, E, Svc: Clone] InvokeService<T, E, Svc> { config, handler });
 
-impl<T, E, Svc> fmt::Debug for InvokeService<T, E, Svc> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("InvokeService").field(&self.config).finish()
-    }
-}
+debug_fields!([T, E, Svc] InvokeService<T, E, Svc> { config });
 
 impl<T, E, Svc> Service<LambdaEvent<Box<RawValue>>> for InvokeService<T, E, Svc>
 where
@@ -474,7 +465,7 @@ mod tests {
             ),
         ] {
             let served = served(layer, event).await;
-            assert!(matches!(served, Err(InvokeError::Panicked)), "{served:?}");
+            assert_matches!(served, Err(InvokeError::Panicked));
         }
     }
 

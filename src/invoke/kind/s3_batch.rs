@@ -11,7 +11,6 @@ use serde_json::value::{RawValue, to_raw_value};
 use crate::engine::error::ErrorKind;
 use crate::envelope::object_key;
 use crate::invoke::error::InvokeError;
-use crate::invoke::kind::KindError;
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::record::error_text;
 
@@ -85,28 +84,34 @@ struct Task {
     s3_bucket_arn: Option<String>,
 }
 
+// Each text says why an event is none of a job.
+const NO_TASK: &str = "the event is none of an S3 Batch Operations job (JSON with `invocationSchemaVersion`, `invocationId`, `job.id`, and in its one task `taskId`, `s3Key`, and `s3BucketArn` or `s3Bucket`)";
+const NOT_ONE_TASK: &str =
+    "the event of the S3 Batch Operations job has another number of tasks than one";
+const NO_UTF8_KEY: &str = "the object's key is no UTF-8 when it is URL-decoded";
+
 impl S3BatchTask {
     /// Reads an event.
-    pub(super) fn read(event: &str) -> Result<Self, KindError> {
-        let event: Event = serde_json::from_str(event).map_err(|_| KindError::S3Batch)?;
+    pub(super) fn read(event: &str) -> Result<Self, &'static str> {
+        let event: Event = serde_json::from_str(event).map_err(|_| NO_TASK)?;
         Self::of(event)
     }
 
-    fn of(event: Event) -> Result<Self, KindError> {
+    fn of(event: Event) -> Result<Self, &'static str> {
         let Event { job, tasks, .. } = event;
-        let [task] = <[Task; 1]>::try_from(tasks).map_err(|_| KindError::S3BatchTasks)?;
+        let [task] = <[Task; 1]>::try_from(tasks).map_err(|_| NOT_ONE_TASK)?;
         let of_arn = |arn: String| arn.rsplit(':').next().map(str::to_owned);
         let bucket = task.s3_bucket.or_else(|| of_arn(task.s3_bucket_arn?));
         let bucket = bucket.filter(|bucket| !bucket.is_empty());
-        let bucket = bucket.ok_or(KindError::S3Batch)?;
+        let bucket = bucket.ok_or(NO_TASK)?;
         if job.id.is_empty() || task.s3_key.is_empty() {
-            return Err(KindError::S3Batch);
+            return Err(NO_TASK);
         }
         Ok(Self {
             job_id: job.id,
             task_id: task.id,
             bucket,
-            key: object_key(&task.s3_key).ok_or(KindError::S3BatchKey)?,
+            key: object_key(&task.s3_key).ok_or(NO_UTF8_KEY)?,
             version_id: task.s3_version_id.filter(|version| !version.is_empty()),
             user_arguments: job.user_arguments.unwrap_or_default(),
         })
@@ -114,9 +119,9 @@ impl S3BatchTask {
 
     /// Makes the token: the job, the bucket, the object's key and version. A hash, since an
     /// object's key may be longer than a token.
-    pub(super) fn token(&self) -> Result<String, KindError> {
+    pub(super) fn token(&self) -> Result<String, &'static str> {
         let parts = (&self.job_id, &self.bucket, &self.key, &self.version_id);
-        let identity = Fingerprint::of(&parts).map_err(|_| KindError::S3Batch)?;
+        let identity = Fingerprint::of(&parts).map_err(|_| NO_TASK)?;
         Ok(identity.as_str().to_owned())
     }
 

@@ -93,9 +93,22 @@ async fn a_handler_that_is_never_ready_holds_no_key() {
     let waiting = builder(server.store().await).in_flight(waiting);
     let once = waiting.build().unwrap().claimless();
     let first = invoke(&settling(&once, &runs), &settlement("s-1", 5)).await;
-    let broken = tower::Layer::layer(&settle(&once), NeverReady { fails: true });
-    let second = invoke(&broken, &settlement("s-1", 5)).await;
+    let shown = Runs::default();
+    let broken = |once: &Idempotency| {
+        let shown = shown.clone();
+        let layer = settle(once).on_error(move |_, _| {
+            shown.count();
+        });
+        tower::Layer::layer(&layer, NeverReady { fails: true })
+    };
+    let second = invoke(&broken(&once), &settlement("s-1", 5)).await;
     assert_eq!(second.unwrap(), first.unwrap());
+    // The caller of a new one gets the handler's error.
+    for once in [once, engine()] {
+        let error_type = error_type(&broken(&once), &settlement("s-2", 5)).await;
+        assert_eq!(error_type, "Unreachable");
+    }
+    assert_eq!(shown.take(), 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -129,10 +142,7 @@ async fn a_handler_whose_time_is_over_when_its_claim_is_made_does_not_begin() {
     });
     let (late, ()) = tokio::join!(run, blocked());
     let late = late.unwrap_err();
-    assert!(
-        matches!(late, lambda_idempotency::Error::TooLate),
-        "{late:?}"
-    );
+    assert_matches!(late, lambda_idempotency::Error::TooLate);
     assert_eq!(runs.take(), 0);
     assert_eq!(counted.take().get("too_late"), Some(&2));
     let log = log.text();
