@@ -48,16 +48,16 @@ pub(crate) mod time;
 
 #[cfg(feature = "batch")]
 pub(crate) use crate::store::GROUP;
-pub(crate) use abandoned::UnsentEndings;
+pub(crate) use abandoned::{OnDrop, UnsentEndings};
 pub use finish::{Disposition, Ended};
 pub(crate) use held::HeldKeys;
 pub(crate) use metrics::Meters;
 pub use outcome::{Replay, Replayed};
 pub(crate) use pace::Pace;
 pub(crate) use permission::Permission;
+pub(crate) use places::DetachedRuns;
 #[cfg(feature = "batch")]
 pub(crate) use places::Place;
-pub(crate) use places::{Caller, DetachedRuns};
 pub(crate) use request::Request;
 pub use run::{Begun, Run};
 #[cfg(feature = "batch")]

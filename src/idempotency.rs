@@ -17,7 +17,7 @@ use tracing::instrument::WithSubscriber;
 use crate::engine::claim::{Claim, to_faithful_json};
 use crate::engine::error::{Error, Obstacle};
 use crate::engine::time::{Times, ending};
-use crate::engine::{Begun, Caller, Disposition, Ended, Engine, Options, Replay, Replayed};
+use crate::engine::{Begun, Disposition, Ended, Engine, OnDrop, Options, Replay, Replayed};
 use crate::protocol::causes::{HandlerError, name_causes_of};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{Key, KeyError, RecordId};
@@ -540,17 +540,19 @@ impl Idempotency {
         T: Send + 'static,
         Fut: Future<Output = T> + Send + 'static,
     {
-        let Some(admitted) = self.engine.detached.admit() else {
+        let Some(place) = self.engine.detached.admit() else {
             tracing::warn!(event = "overloaded", "idempotency");
             return Err(Error::Overloaded);
         };
-        let caller = Caller::default();
+        let caller = Arc::new(());
         let run = run(self.with(|options| {
-            options.called_by = caller.called_by();
-            options.place = Some(admitted.place());
+            options.caller = Some(Arc::downgrade(&caller));
+            options.place = Some(Arc::clone(&place));
         }));
+        // The place is free when the run has ended, whatever still holds it.
+        let free = OnDrop::new(move || place.leave());
         let task = async move {
-            let _admitted = admitted;
+            let _free = free;
             run.await
         };
         let task = task.in_current_span().with_current_subscriber();

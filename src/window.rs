@@ -26,7 +26,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use fastbloom::BloomFilter;
 use lru::LruCache;
@@ -35,6 +35,7 @@ use tokio::time::Instant;
 
 use crate::protocol::clock::EpochSeconds;
 use crate::protocol::key::RecordId;
+use crate::protocol::lock::lock;
 use crate::protocol::record::{
     Found, LAYOUT, Omission, Record, RecordWrite, Status, StoredOutcome,
 };
@@ -161,23 +162,18 @@ impl Window {
 
     /// Tells whether a key was met before.
     fn look(&self, key: &(impl Hash + ?Sized)) -> Seen {
-        self.memory().look(self.hasher.hash_one(key))
+        lock(&self.memory).look(self.hasher.hash_one(key))
     }
 
     /// Tells whether a key was met before, and remembers it.
     pub(crate) fn insert(&self, key: &(impl Hash + ?Sized)) -> Seen {
         let hash = self.hasher.hash_one(key);
-        let mut memory = self.memory();
+        let mut memory = lock(&self.memory);
         let seen = memory.look(hash);
         if seen != Seen::Yes {
             memory.insert(hash, self.rate);
         }
         seen
-    }
-
-    /// Locks the memory. A panic elsewhere can't leave it in disorder that harms: it is a hint.
-    fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -226,7 +222,7 @@ impl Memory {
 impl fmt::Debug for Window {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Window")
-            .field("keys", &self.memory().keys)
+            .field("keys", &lock(&self.memory).keys)
             .field("rate", &self.rate)
             .finish_non_exhaustive()
     }
@@ -251,7 +247,7 @@ impl fmt::Debug for LossyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LossyStore")
             .field("window", &self.window)
-            .field("claims", &self.claims().len())
+            .field("claims", &lock(&self.claims).len())
             .finish()
     }
 }
@@ -269,10 +265,6 @@ impl LossyStore {
             window,
             claims: Arc::default(),
         }
-    }
-
-    fn claims(&self) -> MutexGuard<'_, HashMap<RecordId, Record>> {
-        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns what is known of a record: its claim, or that it was completed.
@@ -294,7 +286,7 @@ impl LossyStore {
 
 impl Store for LossyStore {
     async fn write(&self, write: &RecordWrite, _: Instant) -> Result<Answer, StoreError> {
-        let mut claims = self.claims();
+        let mut claims = lock(&self.claims);
         let met = self.met(&claims, write.id());
         let Some(record) = transition(met.as_ref(), write) else {
             return Ok(Answer::Refused(met.map(Found::readable)));
@@ -317,6 +309,6 @@ impl Store for LossyStore {
     }
 
     async fn load(&self, id: &RecordId, _: Instant) -> Result<Option<Found>, StoreError> {
-        Ok(self.met(&self.claims(), id).map(Found::readable))
+        Ok(self.met(&lock(&self.claims), id).map(Found::readable))
     }
 }

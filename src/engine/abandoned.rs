@@ -6,9 +6,8 @@
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -16,17 +15,18 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::engine::claim::Claim;
 use crate::engine::error::Obstacle;
-use crate::engine::fence::{Fence, Hold, is_mine};
+use crate::engine::fence::{Hold, is_mine};
 use crate::engine::pace::Turns;
 use crate::engine::persist::persist;
 use crate::engine::time::LONGEST;
 use crate::engine::{Engine, REPLY_TIME, Request, events};
 use crate::protocol::journal::Journal;
 use crate::protocol::key::RecordId;
+use crate::protocol::lock::lock;
 use crate::protocol::record::{
     Completion, DROPPED, Omission, Owner, RecordWrite, Release, StoredOutcome, WITHOUT_REPLY,
 };
-use crate::protocol::{Asking, Decision, decide};
+use crate::protocol::{Asking, Decision, Settled, decide};
 use crate::store::{Answer, StoreError};
 
 #[cfg(test)]
@@ -148,25 +148,21 @@ pub(crate) struct UnsentEndings {
     turn: tokio::sync::Mutex<()>,
 }
 
-/// Shows the number alone: an ending has an outcome.
-impl fmt::Debug for UnsentEndings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UnsentEndings")
-            .field("count", &self.count)
-            .finish_non_exhaustive()
-    }
-}
+// Shows the number alone: an ending has an outcome.
+debug_fields!([] UnsentEndings { count });
 
 impl UnsentEndings {
     /// Tells whether the call for this key has anything to send.
     fn has_due(&self, id: &RecordId) -> bool {
         let is_empty = self.count.load(Ordering::Relaxed) == 0;
-        !is_empty && self.lock().iter().any(|unsent| unsent.is_due(id))
+        !is_empty && lock(&self.endings).iter().any(|unsent| unsent.is_due(id))
     }
 
     /// Tells whether an ending of this key is left.
     fn has_of(&self, id: &RecordId) -> bool {
-        self.lock().iter().any(|unsent| unsent.write.id() == id)
+        lock(&self.endings)
+            .iter()
+            .any(|unsent| unsent.write.id() == id)
     }
 
     /// Adds an ending. Where there are too many then, the oldest of the lowest rank are discarded. Where
@@ -175,7 +171,7 @@ impl UnsentEndings {
     fn push(&self, unsent: Unsent) {
         let mut discarded = Vec::new();
         {
-            let mut endings = self.lock();
+            let mut endings = lock(&self.endings);
             endings.push_back(Arc::new(unsent));
             while endings.len() > MOST {
                 let ranked = endings.iter().enumerate();
@@ -202,7 +198,7 @@ impl UnsentEndings {
     /// Returns the endings that the next call sends: first those of its own key, then the oldest, then
     /// those that have met no claim before.
     fn next(&self, id: &RecordId) -> Vec<Arc<Unsent>> {
-        let endings = self.lock();
+        let endings = lock(&self.endings);
         let due = endings.iter().filter(|unsent| unsent.is_due(id));
         let mut due: Vec<_> = due.cloned().collect();
         due.sort_by_key(|unsent| (unsent.write.id() != id, unsent.later.is_some()));
@@ -212,13 +208,9 @@ impl UnsentEndings {
 
     /// Forgets an ending that is settled; it may have lost its outcome meanwhile.
     fn remove(&self, settled: &Unsent) {
-        let mut endings = self.lock();
+        let mut endings = lock(&self.endings);
         endings.retain(|unsent| unsent.hold.owner != settled.hold.owner);
         self.count.store(endings.len(), Ordering::Relaxed);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Unsent>>> {
-        self.endings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -241,7 +233,7 @@ impl Engine {
     /// have no answer then.
     pub(crate) async fn send_all(&self, time: Duration) -> u32 {
         let left = || -> Vec<_> {
-            let endings = self.unsent.lock();
+            let endings = lock(&self.unsent.endings);
             // What has met no claim holds no key.
             let left = endings.iter().filter(|unsent| unsent.later.is_none());
             left.cloned().collect()
@@ -314,8 +306,8 @@ impl Engine {
             RecordWrite::Complete(completion) => {
                 self.note_permission(&answer);
                 let finished = answer.map(|answer| match answer {
-                    Answer::Applied(_) => Fence::Held,
-                    Answer::Refused(found) => Fence::of(request, completion, found.as_ref()),
+                    Answer::Applied(_) => Settled::Recorded,
+                    Answer::Refused(found) => request.settle(completion, found.as_ref()),
                 });
                 events::finished(request, hold.attempt, completion, &finished);
             }
@@ -468,22 +460,27 @@ impl Engine {
         }
     }
 
+    /// Makes the release of a claim; `None`, as an event reports, where its tombstone can't be drawn.
+    pub(super) fn new_release(
+        request: &Request,
+        hold: &Hold,
+        last_error: Option<&str>,
+    ) -> Option<Release> {
+        let failed = |error: &Obstacle| events::release_failed(request, hold.attempt, error);
+        let tombstone = Owner::random().map_err(Obstacle::Entropy);
+        Some(Release {
+            id: request.id.clone(),
+            owner: hold.owner.clone(),
+            tombstone: tombstone.inspect_err(failed).ok()?,
+            last_error: last_error.map(str::to_owned),
+            forget_fingerprint: !hold.keeps_fingerprint,
+        })
+    }
+
     /// Leaves a release to the engine's next call.
     pub(super) fn leave_release(&self, request: &Request, hold: &Hold, last_error: &str) {
-        match Owner::random() {
-            Ok(tombstone) => {
-                let release = Release {
-                    id: request.id.clone(),
-                    owner: hold.owner.clone(),
-                    tombstone,
-                    last_error: Some(last_error.to_owned()),
-                    forget_fingerprint: !hold.keeps_fingerprint,
-                };
-                self.leave(request, hold, release.into(), None);
-            }
-            Err(error) => {
-                events::release_failed(request, hold.attempt, &Obstacle::Entropy(error));
-            }
+        if let Some(release) = Self::new_release(request, hold, Some(last_error)) {
+            self.leave(request, hold, release.into(), None);
         }
     }
 
@@ -506,12 +503,12 @@ impl Engine {
 
 /// Calls a function when it is dropped, unless it was disarmed before.
 #[must_use = "it acts as soon as it is dropped"]
-pub(super) struct OnDrop<F: FnOnce()> {
+pub(crate) struct OnDrop<F: FnOnce()> {
     act: Option<F>,
 }
 
 impl<F: FnOnce()> OnDrop<F> {
-    pub(super) fn new(act: F) -> Self {
+    pub(crate) fn new(act: F) -> Self {
         Self { act: Some(act) }
     }
 

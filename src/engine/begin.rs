@@ -28,8 +28,7 @@ use crate::engine::{Begun, Engine, LEAST_STORE_TIME, Options, Request, Run, even
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{Key, KeyError, RecordId};
 use crate::protocol::record::{
-    Found, NOT_STARTED, NewClaim, Owner, Record, RecordWrite, Release, Takeover, Version,
-    WITHOUT_REPLY,
+    Found, NOT_STARTED, NewClaim, Owner, Record, RecordWrite, Takeover, Version, WITHOUT_REPLY,
 };
 use crate::protocol::{Asking, Decision, decide};
 use crate::store::transaction::{Collected, Unwritten, WriteError};
@@ -388,7 +387,7 @@ impl Engine {
             place.leave_to_wait();
         }
         // Nothing is claimed yet, and the caller that would get the outcome may have gone.
-        if !wait.pause().await || request.options.called_by.has_gone() {
+        if !wait.pause().await || request.options.caller_has_gone() {
             return None;
         }
         // The other attempt may be a run of this process, and dropped meanwhile.
@@ -400,23 +399,18 @@ impl Engine {
     /// Tries once, for a short time, to end a claim that may have applied although no reply came, and
     /// leaves the rest to later calls. Left alone, it holds the key until its lease is over.
     async fn give_up(&self, request: &Request, hold: &Hold) {
-        let Ok(tombstone) = Owner::random() else {
+        let Some(sent) = Self::new_release(request, hold, Some(WITHOUT_REPLY)) else {
             return;
         };
-        let sent = Release {
-            id: request.id.clone(),
-            owner: hold.owner.clone(),
-            tombstone: tombstone.clone(),
-            last_error: Some(WITHOUT_REPLY.to_owned()),
-            forget_fingerprint: false,
-        };
-        let again = is_rejected_for_now;
-        let release = self.release_as(tombstone, request, hold, Some(WITHOUT_REPLY), again);
+        let release = self.send_release(request, hold, &sent, is_rejected_for_now);
         // Where it has no answer by then, the next call sends it again.
         let Ok(answer) = tokio::time::timeout(LEAST_STORE_TIME, release).await else {
             return;
         };
-        if let Ok(Answer::Refused(Some(_))) = answer {
+        // Refused by its own tombstone, it has applied.
+        if let Ok(Answer::Refused(Some(found))) = &answer
+            && !is_mine(Some(found), &sent.tombstone)
+        {
             request.note_record();
         }
         if answer.is_ok() && self.may_arrive(request, &sent, &answer) {

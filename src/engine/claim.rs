@@ -2,14 +2,13 @@
 
 use std::any::{Any, type_name};
 use std::collections::BTreeSet;
-use std::fmt;
 use std::fmt::Display;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::mem::discriminant;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
@@ -19,7 +18,6 @@ use tokio::time::Instant;
 
 use crate::engine::claim::steps::{Begun, check_name};
 use crate::engine::fence::Hold;
-use crate::engine::metrics::{Count, Meter};
 use crate::engine::request::Subject;
 use crate::engine::settings::Settings;
 use crate::engine::time::Moment;
@@ -28,8 +26,8 @@ use crate::protocol::causes::{HandlerError, name_causes_of, unquoted};
 use crate::protocol::clock::{Clock, EpochMillis};
 use crate::protocol::digest::Digest;
 use crate::protocol::journal::{Journal, MAX_STEP_RESULT_BYTES, SagaState, StepEntry};
-use crate::protocol::key::RecordId;
-use crate::protocol::record::{Failure, Omission, error_kind, error_text};
+use crate::protocol::lock::lock;
+use crate::protocol::record::{Failure, Omission, error_kind};
 use crate::store::transaction::{Collected, Unwritten, Write, WriteError};
 
 mod saga;
@@ -55,9 +53,7 @@ pub struct Claim {
 
 #[derive(Debug)]
 struct Inner {
-    operation: Arc<str>,
-    id: RecordId,
-    meter: Arc<Meter>,
+    subject: Subject,
     hold: Option<Hold>,
     time: Option<ClaimTime>,
     /// Wakes those who wait for the end of a claim that is lost.
@@ -81,11 +77,6 @@ impl Claim {
         clock: Arc<dyn Clock>,
         collected: Collected,
     ) -> Self {
-        let Subject {
-            operation,
-            id,
-            meter,
-        } = subject;
         let entries = hold.as_mut().map(|hold| std::mem::take(&mut hold.journal));
         let entries = entries.unwrap_or_default();
         let began = hold.as_ref().map(|hold| hold.began);
@@ -99,9 +90,7 @@ impl Claim {
         };
         Self {
             inner: Arc::new(Inner {
-                operation,
-                id,
-                meter,
+                subject,
                 hold,
                 time,
                 lost: Notify::new(),
@@ -145,7 +134,7 @@ impl Claim {
     /// ```
     pub fn derive_key(&self, effect: &str) -> String {
         self.inner.derived.store(true, Ordering::Relaxed);
-        self.inner.id.derive_key_in(self.generation(), effect)
+        self.subject().id.derive_key_in(self.generation(), effect)
     }
 
     /// Makes the same key as a UUID, for providers and columns that take nothing longer: a
@@ -157,7 +146,7 @@ impl Claim {
     /// with hyphens.
     pub fn derive_uuid(&self, effect: &str) -> String {
         self.inner.derived.store(true, Ordering::Relaxed);
-        self.inner.id.derive_uuid_in(self.generation(), effect)
+        self.subject().id.derive_uuid_in(self.generation(), effect)
     }
 
     /// Makes an id for an event that is one of the transaction's [writes](Self::write), of this
@@ -167,10 +156,8 @@ impl Claim {
     /// leaves only when the transaction has committed, so it doesn't bind the payload.
     #[doc(hidden)]
     pub fn event_id(&self, kind: &str, aggregate: &str, name: &str) -> String {
-        let generation = self.generation();
-        self.inner
-            .id
-            .derive_event(generation, kind, aggregate, name)
+        let id = &self.subject().id;
+        id.derive_event(self.generation(), kind, aggregate, name)
     }
 
     /// Counts an effect that its provider knew already: it answered this key before, so that without the
@@ -193,9 +180,7 @@ impl Claim {
     /// }
     /// ```
     pub fn duplicate_at_provider(&self, effect: &str) {
-        let inner = &*self.inner;
-        inner.meter.count(Count::SideEffectDuplicates);
-        events::side_effect_duplicate(&inner.operation, &inner.id, effect);
+        events::side_effect_duplicate(self.subject(), effect);
     }
 
     /// Calls [`duplicate_at_provider`](Self::duplicate_at_provider) where an HTTP answer says so, and tells
@@ -328,29 +313,19 @@ impl Claim {
     }
 
     /// Returns what this claim is of.
-    pub(super) fn subject(&self) -> Subject {
-        Subject {
-            operation: Arc::clone(&self.inner.operation),
-            id: self.inner.id.clone(),
-            meter: Arc::clone(&self.inner.meter),
-        }
+    pub(super) fn subject(&self) -> &Subject {
+        &self.inner.subject
     }
 
     /// Returns the operation's name.
     pub fn operation(&self) -> &str {
-        &self.inner.operation
+        &self.subject().operation
     }
 
     /// Returns the hash that logs name this key by: 64 hex digits. A run without a key gets one of
     /// its own.
     pub fn key_hash(&self) -> &str {
-        self.inner.id.hash()
-    }
-
-    /// Logs the text of the handler's error: the caller has looked whether the setting asks for it.
-    pub(crate) fn log_error<E: Display + 'static>(&self, error: &E) {
-        let error = error_text(error);
-        events::handler_failed(self.operation(), self.key_hash(), self.attempt(), &error);
+        self.subject().id.hash()
     }
 
     /// Returns the number of the attempt: 1 for the first since the key was fresh, 2 for the next;
@@ -436,7 +411,7 @@ impl Claim {
 
 impl Inner {
     fn lose(&self) {
-        self.steps.state().stop = Some(Stop::LeaseLost);
+        lock(&self.steps.state).stop = Some(Stop::LeaseLost);
         self.lost.notify_waiters();
     }
 
@@ -508,11 +483,6 @@ impl Steps {
     /// Returns the engine's settings, where a journal is written.
     fn settings(&self) -> Option<&Settings> {
         self.engine.as_ref().map(|engine| &engine.settings)
-    }
-
-    /// Locks the state. A panic elsewhere can't leave it half-changed: each change is one step.
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -758,11 +728,4 @@ impl Claim {
     }
 }
 
-impl<E> fmt::Debug for PreparedStep<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PreparedStep")
-            .field("name", &self.name)
-            .field("has_fired", &self.has_fired)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([E] PreparedStep<E> { name, has_fired });

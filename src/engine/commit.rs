@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use crate::engine::abandoned::OnDrop;
 use crate::engine::claim::Claim;
-use crate::engine::error::{Error, Obstacle, Uncommitted, unanswered};
-use crate::engine::fence::{Fence, Hold, is_mine};
+use crate::engine::error::{Error, Obstacle, unanswered};
+use crate::engine::fence::{Hold, is_mine};
 use crate::engine::finish::{Disposition, Ended};
 use crate::engine::metrics::Count;
 use crate::engine::pace::Turns;
@@ -24,7 +24,7 @@ use crate::protocol::record::{
     Completion, Final, Found, Omission, Owner, RELEASED, Record, RecordWrite, StoredOutcome,
     Takeover,
 };
-use crate::protocol::{Asking, Decision, decide};
+use crate::protocol::{Asking, Decision, Settled, decide};
 use crate::store::transaction::{Commit, Committed, Unwritten, Write};
 use crate::store::{Answer, StoreError};
 
@@ -48,7 +48,7 @@ pub(super) struct Sent {
 /// What a record proves about an unconfirmed transaction.
 enum Proof {
     /// It committed, or a successor took its place.
-    Fence(Fence),
+    Settled(Settled),
     NotCommitted,
     Nothing,
 }
@@ -68,7 +68,7 @@ impl Engine {
         claim: &Claim,
         outcome: Result<String, Omission>,
         writes: Vec<Write>,
-    ) -> Result<Fence, Uncommitted> {
+    ) -> Result<Settled, Obstacle> {
         let left = || {
             claim.lose();
             self.leave_release(request, hold, NOT_COMMITTED);
@@ -95,17 +95,15 @@ impl Engine {
             self.free_key(&request.id, &hold.owner);
         }
         let committed = match answer {
-            Ok(Committed::Applied) => Ok(Fence::Held),
-            Ok(Committed::Fenced(found)) => {
-                Ok(Fence::of(request, &record.completion, found.as_ref()))
-            }
+            Ok(Committed::Applied) => Ok(Settled::Recorded),
+            Ok(Committed::Fenced(found)) => Ok(request.settle(&record.completion, found.as_ref())),
             Ok(Committed::Refused(refusal)) => {
                 let reason = "a condition failed";
                 match self.prove(request, hold, &record, reason, is_silent).await {
                     // An earlier send came later, and its conditions held.
-                    Proof::Fence(Fence::Held) => Ok(Fence::Held),
-                    Proof::Nothing if is_silent => Err(Uncommitted::Unknown(unanswered())),
-                    _ => Err(Uncommitted::Refused(refusal.asked(writes))),
+                    Proof::Settled(Settled::Recorded) => Ok(Settled::Recorded),
+                    Proof::Nothing if is_silent => Err(Error::OutcomeUnknown(unanswered())),
+                    _ => Err(Error::Refused(refusal.asked(writes))),
                 }
             }
             Err(error) => {
@@ -113,10 +111,10 @@ impl Engine {
                     .prove(request, hold, &record, NOT_COMMITTED, is_silent)
                     .await
                 {
-                    Proof::Fence(fence) => Ok(fence),
-                    Proof::Nothing if is_silent => Err(Uncommitted::Unknown(error)),
+                    Proof::Settled(settled) => Ok(settled),
+                    Proof::Nothing if is_silent => Err(Error::OutcomeUnknown(error)),
                     // Each send was answered, and none of them applied.
-                    Proof::Nothing | Proof::NotCommitted => Err(Uncommitted::NotCommitted(error)),
+                    Proof::Nothing | Proof::NotCommitted => Err(Error::NotCommitted(error)),
                 }
             }
         };
@@ -137,7 +135,7 @@ impl Engine {
         last_error: &str,
         is_silent: bool,
     ) -> Proof {
-        let Ok(tombstone) = Owner::random() else {
+        let Some(release) = Self::new_release(request, hold, Some(last_error)) else {
             return Proof::Nothing;
         };
         let again: fn(&StoreError) -> bool = if is_silent {
@@ -145,22 +143,21 @@ impl Engine {
         } else {
             is_rejected_for_now
         };
-        let released = self.release_as(tombstone.clone(), request, hold, Some(last_error), again);
-        let found = match released.await {
+        let found = match self.send_release(request, hold, &release, again).await {
             Ok(Answer::Applied(_)) => return Proof::NotCommitted,
             Ok(Answer::Refused(found)) => found,
             Err(_) => return Proof::Nothing,
         };
         // An earlier send of this very release applied.
-        if is_mine(found.as_ref(), &tombstone) {
+        if is_mine(found.as_ref(), &release.tombstone) {
             return Proof::NotCommitted;
         }
         let met = found.as_ref().and_then(|found| found.content.as_ref().ok());
-        match Fence::of(request, &record.completion, found.as_ref()) {
-            Fence::Held => Proof::Fence(Fence::Held),
+        match request.settle(&record.completion, found.as_ref()) {
+            Settled::Recorded => Proof::Settled(Settled::Recorded),
             // A successor took over what was still in progress: this transaction had not committed,
             // and can't any more.
-            lost if met.is_some_and(|met| met.attempt > hold.attempt) => Proof::Fence(lost),
+            lost if met.is_some_and(|met| met.attempt > hold.attempt) => Proof::Settled(lost),
             _ => Proof::Nothing,
         }
     }
@@ -248,7 +245,7 @@ pub(super) struct Unclaimed {
 #[derive(Debug)]
 enum Applied {
     /// The commit was sent, with this result.
-    Sent(Result<Fence, Uncommitted>),
+    Sent(Result<Settled, Obstacle>),
     /// An earlier outcome, or failure, is final and is replayed.
     Replay(Box<Record>),
 }
@@ -336,9 +333,9 @@ impl Engine {
         }
         if let Some((found, met_at)) = claim.unwritten().and_then(Unwritten::take_met) {
             attempt.found = Some(found);
-            // The record counts as it was when the transaction met it, whatever error the handler made of
-            // it.
-            if !matches!(disposition, Disposition::Complete(_)) {
+            // The record counts as it was when the transaction met it, whatever the handler made of it,
+            // unless a later transaction holds the place.
+            if writes.is_empty() {
                 let record = self.record_in_the_way(&request, &attempt, met_at);
                 let record = record.inspect_err(|error| events::refused(&request, error));
                 if let Some(record) = record.transpose() {
@@ -363,9 +360,9 @@ impl Engine {
                 let applied = applied.await;
                 match applied.inspect_err(|error| events::refused(&request, error))? {
                     Applied::Sent(sent) => {
-                        let fence = sent?;
+                        let settled = sent?;
                         unless_committed.disarm();
-                        return self.conclude(request, claim, fence).await;
+                        return self.conclude(request, claim, settled).await;
                     }
                     Applied::Replay(record) => Some(record),
                 }
@@ -382,9 +379,7 @@ impl Engine {
                         return Err(error);
                     }
                     // It is counted where it is reported.
-                    Ok(Applied::Sent(Err(
-                        Uncommitted::Refused(_) | Uncommitted::NotCommitted(_),
-                    ))) => None,
+                    Ok(Applied::Sent(Err(Error::Refused(_) | Error::NotCommitted(_)))) => None,
                     // Not stored, it fails again, which changes nothing.
                     Ok(Applied::Sent(_)) | Err(_) => {
                         request.meter.count(Count::Failures);
@@ -521,22 +516,19 @@ impl Engine {
                 }
                 _ => FencedOff::Never,
             };
+            let error_of = |answer: Result<_, _>| answer.err().unwrap_or_else(unanswered);
             let sent = match (state, answer) {
-                (FencedOff::Committed, _) => Ok(Fence::Held),
+                (FencedOff::Committed, _) => Ok(Settled::Recorded),
                 (FencedOff::Met(other), _) => {
                     found = other;
                     completion = record.completion;
                     continue;
                 }
                 (FencedOff::Never, Ok(Committed::Refused(refusal))) => {
-                    Err(Uncommitted::Refused(refusal.asked(writes)))
+                    Err(Error::Refused(refusal.asked(writes)))
                 }
-                (FencedOff::Never, answer) => Err(Uncommitted::NotCommitted(
-                    answer.err().unwrap_or_else(unanswered),
-                )),
-                (FencedOff::Unknown, answer) => Err(Uncommitted::Unknown(
-                    answer.err().unwrap_or_else(unanswered),
-                )),
+                (FencedOff::Never, answer) => Err(Error::NotCommitted(error_of(answer))),
+                (FencedOff::Unknown, answer) => Err(Error::OutcomeUnknown(error_of(answer))),
             };
             events::committed(request, number, &record.completion, &sent);
             return Ok(Applied::Sent(sent));
@@ -551,9 +543,9 @@ impl Engine {
 /// Ends a run without a claim that sends its commit no more: one that was silent may have applied.
 fn uncommitted(request: &Request, completion: &Completion, has_silent: bool) -> Applied {
     let sent = Err(if has_silent {
-        Uncommitted::Unknown(unanswered())
+        Error::OutcomeUnknown(unanswered())
     } else {
-        Uncommitted::NotCommitted(StoreError::NotSent)
+        Error::NotCommitted(StoreError::NotSent)
     });
     events::committed(request, 1, completion, &sent);
     Applied::Sent(sent)

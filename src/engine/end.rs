@@ -8,12 +8,13 @@ use tracing::{Instrument, Span};
 
 use crate::engine::claim::{Claim, Stop};
 use crate::engine::commit::{NOT_COMMITTED, Sent};
-use crate::engine::error::{Error, Obstacle, Uncommitted, unanswered};
-use crate::engine::fence::{Fence, Hold};
+use crate::engine::error::{Error, Obstacle, unanswered};
+use crate::engine::fence::Hold;
 use crate::engine::finish::{Disposition, Ended};
 use crate::engine::metrics::Count;
 use crate::engine::settings::{AtDeadline, Unrecorded};
 use crate::engine::{Engine, Request, events};
+use crate::protocol::Settled;
 use crate::protocol::record::{Failure, INTERRUPTED_STEP, Omission, Owner};
 use crate::store::StoreError;
 use crate::store::transaction::{Committed, Write};
@@ -103,11 +104,11 @@ impl Engine {
         let writes = claim.collected().close();
         if !writes.is_empty() {
             let committed = self.commit(&request, &hold, claim, outcome, writes);
-            let fence = Box::pin(committed).await?;
-            return self.conclude(request, claim, fence).await;
+            let settled = Box::pin(committed).await?;
+            return self.conclude(request, claim, settled).await;
         }
         match self.complete(&request, &hold, outcome).await {
-            Ok(fence) => self.conclude(request, claim, fence).await,
+            Ok(settled) => self.conclude(request, claim, settled).await,
             Err(error) => match self.settings.unrecorded {
                 Unrecorded::Return => Ok(Ended::Unrecorded(error)),
                 Unrecorded::Fail => Err(Error::Unrecorded(error)),
@@ -156,10 +157,10 @@ impl Engine {
         &self,
         request: Box<Request>,
         claim: &Claim,
-        stored: Result<Fence, StoreError>,
+        stored: Result<Settled, StoreError>,
     ) -> Result<Ended, Obstacle> {
         match stored {
-            Ok(fence) => self.conclude(request, claim, fence).await,
+            Ok(settled) => self.conclude(request, claim, settled).await,
             Err(_) => Ok(Ended::Done),
         }
     }
@@ -213,8 +214,8 @@ impl Engine {
         }
         if matches!(disposition, Disposition::Complete(_)) && !writes.is_empty() {
             let committed = self.commit_without_record(claim, writes, end).await;
-            committed.inspect_err(|uncommitted| {
-                events::uncommitted(&claim.subject(), claim.attempt(), uncommitted);
+            committed.inspect_err(|error| {
+                events::uncommitted(claim.subject(), claim.attempt(), error);
             })?;
         }
         Ok(Ended::Unprotected)
@@ -225,9 +226,9 @@ impl Engine {
         claim: &Claim,
         writes: Vec<Write>,
         end: Option<Instant>,
-    ) -> Result<(), Uncommitted> {
+    ) -> Result<(), Obstacle> {
         let owner = Owner::random()
-            .map_err(|error| Uncommitted::NotCommitted(StoreError::Unavailable(error.into())))?;
+            .map_err(|error| Error::NotCommitted(StoreError::Unavailable(error.into())))?;
         let until = claim.until();
         let now = self.clock.now();
         let until = until.unwrap_or(now + self.settings.lease);
@@ -244,13 +245,13 @@ impl Engine {
         Err(match answer {
             Ok(Committed::Applied) => return Ok(()),
             // Without a record, no write keeps a send without an answer from applying later.
-            Ok(_) if is_silent => Uncommitted::Unknown(unanswered()),
-            Err(error) if is_silent => Uncommitted::Unknown(error),
-            Ok(Committed::Refused(refusal)) => Uncommitted::Refused(refusal.asked(writes)),
-            Ok(Committed::Fenced(_)) => Uncommitted::NotCommitted(StoreError::Rejected(
+            Ok(_) if is_silent => Error::OutcomeUnknown(unanswered()),
+            Err(error) if is_silent => Error::OutcomeUnknown(error),
+            Ok(Committed::Refused(refusal)) => Error::Refused(refusal.asked(writes)),
+            Ok(Committed::Fenced(_)) => Error::NotCommitted(StoreError::Rejected(
                 "the store compared a record that the commit didn't have".into(),
             )),
-            Err(error) => Uncommitted::NotCommitted(error),
+            Err(error) => Error::NotCommitted(error),
         })
     }
 

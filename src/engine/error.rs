@@ -364,27 +364,6 @@ fn when(retry_after: Duration) -> String {
     }
 }
 
-/// The reason why a transaction is not known to have committed.
-#[derive(Debug)]
-pub(super) enum Uncommitted {
-    /// A business condition failed: nothing was written.
-    Refused(Refusal),
-    /// It is certain that nothing was written.
-    NotCommitted(StoreError),
-    /// Nothing proves whether it committed.
-    Unknown(StoreError),
-}
-
-impl From<Uncommitted> for Obstacle {
-    fn from(uncommitted: Uncommitted) -> Self {
-        match uncommitted {
-            Uncommitted::Refused(refusal) => Self::Refused(refusal),
-            Uncommitted::NotCommitted(error) => Self::NotCommitted(error),
-            Uncommitted::Unknown(error) => Self::OutcomeUnknown(error),
-        }
-    }
-}
-
 /// Makes the error of a commit whose last answer is not an error, while an earlier send of it got
 /// no answer.
 pub(super) fn unanswered() -> StoreError {

@@ -5,10 +5,11 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use crate::engine::Request;
-use crate::engine::error::{Error, Obstacle, Uncommitted};
-use crate::engine::fence::{Fence, Hold};
+use crate::engine::error::{Error, Obstacle};
+use crate::engine::fence::Hold;
 use crate::engine::metrics::Count;
 use crate::engine::request::{Seen, Subject};
+use crate::protocol::Settled;
 use crate::protocol::key::{KeyError, RecordId};
 use crate::protocol::record::{Completion, Record, RecordWrite, Status, StoredOutcome};
 use crate::store::StoreError;
@@ -86,10 +87,10 @@ pub(super) fn finished(
     request: &Request,
     attempt: u32,
     completion: &Completion,
-    finished: &Result<Fence, StoreError>,
+    finished: &Result<Settled, StoreError>,
 ) {
     match finished {
-        Ok(fence) => fenced(request, attempt, completion, fence),
+        Ok(settled) => fenced(request, attempt, completion, settled),
         // Nothing happened that a duplicate could repeat: as where a release fails, the lease runs out.
         Err(error) if completion.status == Status::Failed => {
             release_failed(request, attempt, error);
@@ -104,17 +105,17 @@ pub(super) fn finished(
     }
 }
 
-fn fenced(request: &Request, attempt: u32, completion: &Completion, fence: &Fence) {
+fn fenced(request: &Request, attempt: u32, completion: &Completion, settled: &Settled) {
     let (operation, key) = (&*request.operation, &request.id);
     let is_omitted =
         request.options.wants_outcome && matches!(completion.outcome, StoredOutcome::Omitted(_));
-    match fence {
-        Fence::Held if is_omitted => {
+    match settled {
+        Settled::Recorded if is_omitted => {
             request.meter.count(Count::OutcomesOmitted);
             let outcome = &completion.outcome;
             tracing::warn!(event = "outcome_omitted", operation, %key, attempt, ?outcome, "idempotency");
         }
-        Fence::Held => {
+        Settled::Recorded => {
             match &completion.outcome {
                 StoredOutcome::Inline(text) => request.meter.stored(text.len() as u64),
                 StoredOutcome::Packed(packed) => request.meter.stored(packed.bytes),
@@ -123,7 +124,7 @@ fn fenced(request: &Request, attempt: u32, completion: &Completion, fence: &Fenc
             let (event, status) = ("completed", completion.status.as_str());
             tracing::debug!(event, operation, %key, attempt, status, outcome = ?completion.outcome, "idempotency");
         }
-        Fence::Superseded(_) | Fence::Lost => {
+        Settled::Superseded(_) | Settled::Lost => {
             request.meter.count(Count::LeasesLost);
             tracing::warn!(event = "lease_lost", operation, %key, attempt, "idempotency");
         }
@@ -135,12 +136,12 @@ pub(super) fn committed(
     request: &Request,
     attempt: u32,
     completion: &Completion,
-    committed: &Result<Fence, Uncommitted>,
+    committed: &Result<Settled, Obstacle>,
 ) {
     match committed {
-        Ok(fence) => fenced(request, attempt, completion, fence),
+        Ok(settled) => fenced(request, attempt, completion, settled),
         Err(error) => {
-            if !matches!(error, Uncommitted::Unknown(_)) {
+            if !matches!(error, Error::OutcomeUnknown(_)) {
                 request.meter.count(Count::Failures);
             }
             uncommitted(&request.subject(), attempt, error);
@@ -149,22 +150,23 @@ pub(super) fn committed(
 }
 
 /// Reports a transaction that didn't commit, or may not have. It may have no record.
-pub(super) fn uncommitted(subject: &Subject, attempt: u32, uncommitted: &Uncommitted) {
+pub(super) fn uncommitted(subject: &Subject, attempt: u32, error: &Obstacle) {
     let (operation, key) = (&*subject.operation, &subject.id);
-    match uncommitted {
-        Uncommitted::Refused(refusal) => {
+    match error {
+        Error::Refused(refusal) => {
             let index = refusal.index;
             tracing::info!(event = "condition_failed", operation, %key, attempt, index, "idempotency");
         }
-        Uncommitted::NotCommitted(error) => {
+        Error::NotCommitted(error) => {
             subject.meter.count(Count::StoreErrors);
             tracing::warn!(event = "not_committed", operation, %key, attempt, %error, "idempotency");
         }
-        Uncommitted::Unknown(error) => {
+        Error::OutcomeUnknown(error) => {
             subject.meter.count(Count::OutcomesUnknown);
             let event = "outcome_unknown";
             tracing::error!(event, operation, %key, attempt, %error, "idempotency");
         }
+        _ => {}
     }
 }
 
@@ -190,7 +192,7 @@ pub(super) fn ending_discarded(request: &Request, hold: &Hold) {
 }
 
 /// Reports the handler's own error, where the setting asks for its text.
-pub(super) fn handler_failed(operation: &str, key: &str, attempt: u32, error: &str) {
+pub(crate) fn handler_failed(operation: &str, key: &str, attempt: u32, error: &str) {
     tracing::warn!(
         event = "handler_failed",
         operation,
@@ -239,29 +241,29 @@ pub(super) fn renewal_refused(request: &Request, hold: &Hold) {
     tracing::warn!(event = "renewal_refused", operation, %key, attempt, "idempotency");
 }
 
-pub(super) fn step(event: &str, operation: &str, key: &RecordId, step: &str) {
+pub(super) fn step(event: &str, subject: &Subject, step: &str) {
+    let (operation, key) = (&*subject.operation, &subject.id);
     tracing::debug!(event, operation, %key, step, "idempotency");
 }
 
-pub(super) fn side_effect_duplicate(operation: &str, key: &RecordId, effect: &str) {
+pub(super) fn side_effect_duplicate(subject: &Subject, effect: &str) {
+    subject.meter.count(Count::SideEffectDuplicates);
+    let (operation, key) = (&*subject.operation, &subject.id);
     tracing::warn!(event = "side_effect_duplicate", operation, %key, effect, "idempotency");
 }
 
-pub(super) fn saga(event: &str, operation: &str, key: &RecordId) {
+pub(super) fn saga(event: &str, subject: &Subject) {
+    let (operation, key) = (&*subject.operation, &subject.id);
     tracing::warn!(event, operation, %key, "idempotency");
 }
 
-pub(super) fn saga_stuck(operation: &str, key: &RecordId, step: &str) {
+pub(super) fn saga_stuck(subject: &Subject, step: &str) {
+    let (operation, key) = (&*subject.operation, &subject.id);
     tracing::warn!(event = "saga_stuck", operation, %key, step, "idempotency");
 }
 
-pub(super) fn step_failed(
-    event: &str,
-    operation: &str,
-    key: &RecordId,
-    step: &str,
-    error: &dyn Display,
-) {
+pub(super) fn step_failed(event: &str, subject: &Subject, step: &str, error: &dyn Display) {
+    let (operation, key) = (&*subject.operation, &subject.id);
     tracing::warn!(event, operation, %key, step, %error, "idempotency");
 }
 

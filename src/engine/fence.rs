@@ -1,12 +1,10 @@
 //! The fence: an attempt writes under the name of its owner, and learns whether it still holds the
 //! record.
 
-use crate::engine::Request;
 use crate::engine::time::Moment;
 use crate::protocol::clock::EpochMillis;
 use crate::protocol::journal::Journal;
-use crate::protocol::record::{Completion, Found, NewClaim, Owner, Record};
-use crate::protocol::{Settled, settle};
+use crate::protocol::record::{Found, NewClaim, Owner, Record};
 
 /// A hold protects a claim: each write under the fence names its owner.
 #[derive(Clone, Debug)]
@@ -49,28 +47,6 @@ impl Hold {
             keeps_fingerprint,
             journal: record.journal.clone(),
             began,
-        }
-    }
-}
-
-/// The state of the fence after a final write.
-#[derive(Debug)]
-pub(super) enum Fence {
-    /// It held: the record has this attempt's outcome.
-    Held,
-    /// The lease ran out, and the record has a successor's outcome.
-    Superseded(Box<Record>),
-    /// The lease ran out, and another attempt holds the key.
-    Lost,
-}
-
-impl Fence {
-    /// Reads the state of the fence from the record that refused a completion.
-    pub(super) fn of(request: &Request, completion: &Completion, found: Option<&Found>) -> Self {
-        match settle(found, completion, request.fingerprint.as_ref()) {
-            Settled::Recorded => Self::Held,
-            Settled::Superseded(record) => Self::Superseded(Box::new(record.clone())),
-            Settled::Lost => Self::Lost,
         }
     }
 }

@@ -7,14 +7,14 @@ use std::time::Duration;
 use crate::engine::abandoned::OnDrop;
 use crate::engine::claim::Claim;
 use crate::engine::error::{Error, Obstacle};
-use crate::engine::fence::{Fence, Hold, is_mine};
+use crate::engine::fence::{Hold, is_mine};
 use crate::engine::pace::Turns;
 use crate::engine::persist::{is_rejected_for_now, persist};
 use crate::engine::time::Moment;
 use crate::engine::{Engine, Replayed, Request, events};
+use crate::protocol::Settled;
 use crate::protocol::record::{
-    Completion, Failure, NOT_STARTED, Omission, Owner, RecordWrite, Release, StoredOutcome,
-    error_kind,
+    Completion, Failure, NOT_STARTED, Omission, RecordWrite, Release, StoredOutcome, error_kind,
 };
 use crate::store::{Answer, StoreError};
 
@@ -66,7 +66,7 @@ impl Engine {
         request: &Request,
         hold: &Hold,
         outcome: Result<String, Omission>,
-    ) -> Result<Fence, StoreError> {
+    ) -> Result<Settled, StoreError> {
         let (mut completion, large) = self.completed(request, hold, outcome);
         if let Some(text) = large {
             let left = || self.leave(request, hold, completion.clone().into(), Some(text.clone()));
@@ -87,7 +87,7 @@ impl Engine {
         hold: &Hold,
         claim: &Claim,
         failure: &Failure,
-    ) -> Result<Fence, StoreError> {
+    ) -> Result<Settled, StoreError> {
         let mut completion = self.failure_of(request, &hold.owner, failure);
         request.keep_longer(&mut completion, claim.is_to_be_kept());
         self.finish(request, hold, completion).await
@@ -100,7 +100,7 @@ impl Engine {
         request: &Request,
         hold: &Hold,
         completion: Completion,
-    ) -> Result<Fence, StoreError> {
+    ) -> Result<Settled, StoreError> {
         let began = self.moment();
         let mut write = RecordWrite::Complete(completion);
         let mut answer = self.send(request, hold, &write, began).await;
@@ -111,17 +111,16 @@ impl Engine {
             answer = self.send(request, hold, &write, self.moment()).await;
         }
         let RecordWrite::Complete(completion) = write else {
-            return Ok(Fence::Lost);
+            return Ok(Settled::Lost);
         };
         self.note_permission(&answer);
         if answer.is_ok() {
             self.free_key(&request.id, &hold.owner);
         }
-        let finished = match answer {
-            Ok(Answer::Applied(_)) => Ok(Fence::Held),
-            Ok(Answer::Refused(found)) => Ok(Fence::of(request, &completion, found.as_ref())),
-            Err(error) => Err(error),
-        };
+        let finished = answer.map(|answer| match answer {
+            Answer::Applied(_) => Settled::Recorded,
+            Answer::Refused(found) => request.settle(&completion, found.as_ref()),
+        });
         request.meter.completed_in(began.instant.elapsed());
         events::finished(request, hold.attempt, &completion, &finished);
         finished
@@ -156,24 +155,24 @@ impl Engine {
         answer
     }
 
-    /// Ends the handler's run by the state of the fence: with its own outcome, with a successor's,
-    /// or with a lost lease.
+    /// Ends the handler's run by what became of its completion: with its own outcome, with a
+    /// successor's, or with a lost lease.
     pub(super) async fn conclude(
         &self,
         request: Box<Request>,
         claim: &Claim,
-        fence: Fence,
+        settled: Settled,
     ) -> Result<Ended, Obstacle> {
-        if !matches!(fence, Fence::Held) {
+        if settled != Settled::Recorded {
             claim.lose();
         }
-        match fence {
-            Fence::Held => Ok(Ended::Done),
-            Fence::Superseded(record) => {
+        match settled {
+            Settled::Recorded => Ok(Ended::Done),
+            Settled::Superseded(record) => {
                 let replayed = self.replay(request, record, true);
                 Box::pin(replayed).await.map(Ended::Replay)
             }
-            Fence::Lost => Err(Error::LeaseLost),
+            Settled::Lost => Err(Error::LeaseLost),
         }
     }
 
@@ -181,48 +180,34 @@ impl Engine {
     /// Another payload may use the key from then on, unless this attempt or one before it may have
     /// had an effect.
     pub(super) async fn release(&self, request: &Request, hold: &Hold, last_error: Option<&str>) {
-        match Owner::random() {
-            Ok(tombstone) => {
-                let again = is_rejected_for_now;
-                let release = self.release_as(tombstone, request, hold, last_error, again);
-                // An event reports what became of the record.
-                let _ = release.await;
-            }
-            Err(error) => {
-                events::release_failed(request, hold.attempt, &Obstacle::Entropy(error));
-            }
+        if let Some(release) = Self::new_release(request, hold, last_error) {
+            let sent = self.send_release(request, hold, &release, is_rejected_for_now);
+            // An event reports what became of the record.
+            let _ = sent.await;
         }
     }
 
-    /// Ends the lease with this tombstone, and returns the store's answer. `again` selects the
-    /// errors after which the release is sent again; without an answer it is left to the next call.
-    pub(super) async fn release_as(
+    /// Ends the lease with this release, and returns the store's answer. `again` selects the
+    /// errors after which it is sent again; without an answer it is left to the next call.
+    pub(super) async fn send_release(
         &self,
-        tombstone: Owner,
         request: &Request,
         hold: &Hold,
-        last_error: Option<&str>,
+        release: &Release,
         again: fn(&StoreError) -> bool,
     ) -> Result<Answer, StoreError> {
-        let mine = tombstone.clone();
-        let release = Release {
-            id: request.id.clone(),
-            owner: hold.owner.clone(),
-            tombstone,
-            last_error: last_error.map(str::to_owned),
-            forget_fingerprint: !hold.keeps_fingerprint,
-        };
+        let last_error = release.last_error.as_deref();
         let until = hold.lease - self.settings.skew_margin;
         let timeout = self.settings.store_timeout;
         let deadline = self.store_deadline(request, self.moment(), until, timeout);
-        let release = RecordWrite::Release(release);
-        let send = || self.write(request, &release, deadline);
+        let write = RecordWrite::Release(release.clone());
+        let send = || self.write(request, &write, deadline);
         let is_released = |answer: &Answer| match answer {
             Answer::Applied(_) => true,
             // An earlier send of this release applied; else another attempt holds the key.
-            Answer::Refused(found) => is_mine(found.as_ref(), &mine),
+            Answer::Refused(found) => is_mine(found.as_ref(), &release.tombstone),
         };
-        let unless_answered = OnDrop::new(|| self.leave(request, hold, release.clone(), None));
+        let unless_answered = OnDrop::new(|| self.leave(request, hold, write.clone(), None));
         let answer = persist(Turns::End(&self.pace, &request.id), deadline, again, send).await;
         if !answer.as_ref().is_err_and(StoreError::is_transient) {
             unless_answered.disarm();

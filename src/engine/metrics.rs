@@ -63,10 +63,12 @@
 //! ```
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use metrics::{Counter, Histogram, Label, Unit};
+
+use crate::protocol::lock::lock;
 
 /// The number of operations of one process that have their own label. CloudWatch keeps, and
 /// charges for, each of them.
@@ -207,10 +209,7 @@ pub(crate) struct Meters {
 
 impl Meters {
     pub(crate) fn of(&self, namespace: &str, operation: &str) -> Arc<Meter> {
-        let mut meters = self
-            .by_operation
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut meters = lock(&self.by_operation);
         if let Some(meter) = meters.get(operation) {
             return Arc::clone(meter);
         }

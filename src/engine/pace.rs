@@ -10,12 +10,13 @@
 //! may end together, and a store that takes what they send shows that it takes more.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
 use crate::protocol::key::RecordId;
+use crate::protocol::lock::lock;
 
 /// The share of the rate that a throttled request leaves: β of the RFC.
 const KEPT: f64 = 0.7;
@@ -103,10 +104,6 @@ impl Pace {
             keys: VecDeque::new(),
         }))
     }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Turns<'_> {
@@ -117,11 +114,11 @@ impl Turns<'_> {
         match self {
             Self::Elsewhere => Some(Turn(now)),
             Self::End(pace, _) => {
-                pace.state().pass_end(now);
+                lock(&pace.0).pass_end(now);
                 Some(Turn(now))
             }
             Self::Begin(pace, _) => {
-                let turn = pace.state().take(now, deadline)?;
+                let turn = lock(&pace.0).take(now, deadline)?;
                 if turn > now {
                     Box::pin(sleep_until(turn)).await;
                 }
@@ -139,7 +136,7 @@ impl Turns<'_> {
             Self::End(pace, key) => (pace, key, LONGEST_TO_END),
         };
         let now = Instant::now();
-        let mut state = pace.state();
+        let mut state = lock(&pace.0);
         if state.is_news(now, key) {
             state.cut(now, turn.0);
             if matches!(self, Self::Begin(..)) {

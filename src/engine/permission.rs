@@ -165,5 +165,10 @@ mod tests {
         assert!(runs(1_000));
         assert!(!runs(1_000) && !runs(60_999));
         assert!(runs(61_000));
+        // One that was put back by a minute or less does delay it.
+        let permission = Permission::default();
+        permission.refused(EpochMillis(121_000));
+        assert!(!self::runs(&permission, 61_000));
+        assert!(self::runs(&permission, 60_999));
     }
 }

@@ -2,11 +2,13 @@
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
+
+use crate::protocol::lock::lock;
 
 /// The runs of an engine that have their own tasks.
 #[derive(Debug)]
@@ -26,16 +28,16 @@ impl DetachedRuns {
         }
     }
 
-    /// Admits a run, which has its place until it ends, but not while it waits for another attempt;
-    /// `None` where the limit is reached, or the engine drains.
-    pub(crate) fn admit(&self) -> Option<Admitted> {
+    /// Admits a run and returns its place, which the run has until it ends, but not while it waits for
+    /// another attempt; `None` where the limit is reached, or the engine drains.
+    pub(crate) fn admit(&self) -> Option<Arc<Place>> {
         if self.is_draining() {
             return None;
         }
         let permit = Arc::clone(&self.permits).try_acquire_owned().ok()?;
         // A run that gave the place back has it again at once, or not at all.
-        let place = Place::new(&self.permits, permit, Some(Instant::now()), false);
-        Some(Admitted(place))
+        let stop = Some(Instant::now());
+        Some(Place::new(&self.permits, permit, stop, false))
     }
 
     /// Tells whether a run that has no place gets none any more.
@@ -58,22 +60,6 @@ impl DetachedRuns {
         // may hold them.
         let runs = Arc::strong_count(&self.permits).saturating_sub(1);
         u32::try_from(runs).unwrap_or(self.limit)
-    }
-}
-
-/// A run that was admitted. Dropping this frees its place, whatever else still holds it.
-#[derive(Debug)]
-pub(crate) struct Admitted(Arc<Place>);
-
-impl Admitted {
-    pub(crate) fn place(&self) -> Arc<Place> {
-        Arc::clone(&self.0)
-    }
-}
-
-impl Drop for Admitted {
-    fn drop(&mut self) {
-        self.0.leave();
     }
 }
 
@@ -119,12 +105,12 @@ impl Place {
 
     /// Frees the place.
     pub(crate) fn leave(&self) {
-        self.permit().take();
+        lock(&self.permit).take();
     }
 
     /// Tells whether it was not given back.
     pub(crate) fn is_held(&self) -> bool {
-        self.permit().is_some()
+        lock(&self.permit).is_some()
     }
 
     /// Takes a place again after it was given back; `false` where none was free in time.
@@ -140,35 +126,8 @@ impl Place {
         let Some(Ok(permit)) = permit else {
             return false;
         };
-        *self.permit() = Some(permit);
+        *lock(&self.permit) = Some(permit);
         true
-    }
-
-    fn permit(&self) -> MutexGuard<'_, Option<OwnedSemaphorePermit>> {
-        self.permit.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The caller of a detached run: it waits for as long as this value lives.
-#[derive(Debug, Default)]
-pub(crate) struct Caller(Arc<()>);
-
-/// The view that a run has of its caller. A run that is not detached is dropped with its caller, so
-/// that it has none.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct CalledBy(Option<Weak<()>>);
-
-impl Caller {
-    pub(crate) fn called_by(&self) -> CalledBy {
-        CalledBy(Some(Arc::downgrade(&self.0)))
-    }
-}
-
-impl CalledBy {
-    /// Tells whether the caller has gone away.
-    pub(super) fn has_gone(&self) -> bool {
-        let caller = self.0.as_ref();
-        caller.is_some_and(|caller| caller.strong_count() == 0)
     }
 }
 

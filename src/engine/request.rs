@@ -2,7 +2,7 @@
 //! anything.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -12,11 +12,12 @@ use crate::engine::metrics::Meter;
 use crate::engine::settings::OnStoreUnavailable;
 use crate::engine::time::Moment;
 use crate::engine::{Engine, LEAST_STORE_TIME, Options, REPLY_TIME};
-use crate::protocol::Decision;
 use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{Key, KeyError, RecordId};
+use crate::protocol::lock::lock;
 use crate::protocol::record::{Completion, Found, Owner, RecordWrite};
+use crate::protocol::{Decision, Settled, settle};
 use crate::store::grouped::Groups;
 use crate::store::{Answer, StoreError};
 
@@ -141,9 +142,14 @@ impl Request {
         completion.expiration.max(usual.ceil_seconds())
     }
 
+    /// Settles a completion that this record has refused.
+    pub(super) fn settle(&self, completion: &Completion, found: Option<&Found>) -> Settled {
+        settle(found, completion, self.fingerprint.as_ref())
+    }
+
     /// Notes the record that was met.
     pub(super) fn meet(&self, found: Option<&Found>, now: EpochMillis) {
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Seen::of(found, now);
+        *lock(&self.seen) = Seen::of(found, now);
     }
 
     /// Tells whether the store has answered a read or a claim of this request in any way: with a
@@ -178,7 +184,7 @@ impl Request {
 
     /// Returns the record that was met last.
     pub(super) fn seen(&self) -> Seen {
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.seen)
     }
 }
 

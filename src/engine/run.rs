@@ -2,10 +2,10 @@
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::{fmt, mem};
 
 use serde::de::IgnoredAny;
 use tokio::time::Instant;
@@ -279,7 +279,7 @@ impl Run {
             Error::TimedOut
         };
         let (claim, is_protected) = (&self.claim, self.is_protected());
-        events::ended(&claim.subject(), claim.attempt(), is_protected, &error);
+        events::ended(claim.subject(), claim.attempt(), is_protected, &error);
         if is_lost {
             drop(self.take_protection());
         }
@@ -331,7 +331,7 @@ impl Run {
             return Ok(Begun::Replay(replayed));
         }
         let error = Error::TooLate;
-        events::ended(&claim.subject(), claim.attempt(), is_protected, &error);
+        events::ended(claim.subject(), claim.attempt(), is_protected, &error);
         Err(error)
     }
 
@@ -426,10 +426,4 @@ async fn counted(
     ended
 }
 
-impl fmt::Debug for Run {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Run")
-            .field("claim", &self.claim)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([] Run { claim });

@@ -1,12 +1,12 @@
 //! The settings of an engine, and their defaults.
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::places::{CalledBy, Place};
+use crate::engine::places::Place;
 use crate::protocol::clock::EpochMillis;
 use crate::protocol::key::DEFAULT_MAX_TOKEN_CHARS;
 use crate::protocol::record::Owners;
@@ -391,7 +391,8 @@ pub(crate) struct Options {
     pub(crate) claimless: bool,
     /// The outcome of a replay is read. Where it is not, a large one needn't be kept.
     pub(crate) wants_outcome: bool,
-    pub(crate) called_by: CalledBy,
+    /// The caller of a detached run, while it waits. Any other run is dropped with its caller.
+    pub(crate) caller: Option<Weak<()>>,
     /// `None` where the request is no message of a batch.
     pub(crate) batch: Option<Arc<Batch>>,
     /// Given back while the request waits for another attempt.
@@ -408,7 +409,7 @@ impl Default for Options {
             read_first: false,
             claimless: false,
             wants_outcome: true,
-            called_by: CalledBy::default(),
+            caller: None,
             batch: None,
             place: None,
         }
@@ -423,6 +424,12 @@ impl Options {
             place: None,
             ..self.clone()
         }
+    }
+
+    /// Tells whether the caller of a detached run has gone away.
+    pub(super) fn caller_has_gone(&self) -> bool {
+        let caller = self.caller.as_ref();
+        caller.is_some_and(|caller| caller.strong_count() == 0)
     }
 
     /// Returns the groups of the request's batch, where it has some.
@@ -520,5 +527,34 @@ mod tests {
             renewed(|options| options.deadline = Some(EpochMillis(1))),
             None
         );
+        let settings = Settings {
+            max_duration: lease / 2,
+            ..settings
+        };
+        let shorter = settings.lease_to_renew(&Options::default());
+        assert_eq!(shorter, Some(lease / 2));
+    }
+
+    #[test]
+    fn after_a_deadline_a_lease_lasts_for_a_minute_unless_a_setting_is_shorter() {
+        let beyond = |renewed_lease, max_duration, claimless| {
+            let settings = Settings {
+                renewed_lease,
+                max_duration,
+                at_deadline: AtDeadline::GoOn,
+                ..Settings::of(Host::Elsewhere)
+            };
+            settings.lease_beyond_deadline(&Options {
+                deadline: Some(EpochMillis(1)),
+                claimless,
+                ..Options::default()
+            })
+        };
+        let [second, minute, hour] = [1, 60, 3_600].map(Duration::from_secs);
+        assert_eq!(beyond(None, hour, false), Some(minute));
+        assert_eq!(beyond(Some(hour), hour, false), Some(minute));
+        assert_eq!(beyond(Some(second), hour, false), Some(second));
+        assert_eq!(beyond(None, second, false), Some(second));
+        assert_eq!(beyond(None, hour, true), None);
     }
 }

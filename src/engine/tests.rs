@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use scripted::{Replies, Script, Scripted};
+use scripted::{At, Replies, Script, Scripted};
 use tokio::time::{Instant, sleep};
 
 use crate::engine::error::Error;
@@ -16,7 +16,7 @@ use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::Key;
 use crate::protocol::record::{Found, NewClaim, Owner, RELEASED, Record};
 use crate::store::transaction::{Commit, Committed, Write};
-use crate::store::{Answer, MemoryStore, Store, StoreError};
+use crate::store::{Answer, Store, StoreError};
 
 #[cfg(feature = "batch")]
 mod batches;
@@ -110,7 +110,7 @@ fn payload() -> Fingerprint {
 /// An attempt whose handler fails, so that its claim is released.
 async fn fail(once: &Idempotency) {
     let failed = once.run(key(), payload(), async |_| Err::<i32, _>("down"));
-    assert!(matches!(failed.await, Err(Error::Handler("down"))));
+    assert_matches!(failed.await, Err(Error::Handler("down")));
 }
 
 /// An attempt whose handler has one write to commit.

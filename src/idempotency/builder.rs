@@ -10,13 +10,14 @@ use crate::engine::claim::Claim;
 use crate::engine::settings::{InFlight, OnMissingKey, OnStoreUnavailable, Settings};
 use crate::engine::{
     Deadlines, DetachedRuns, Engine, HeldKeys, Host, Meters, Pace, Permission, UnsentEndings,
+    events,
 };
 use crate::idempotency::Idempotency;
 use crate::protocol::OnCrash;
 use crate::protocol::causes::unlinked;
 use crate::protocol::clock::{Clock, SystemClock};
 use crate::protocol::key::Namespace;
-use crate::protocol::record::Owners;
+use crate::protocol::record::{Owners, error_text};
 use crate::setup::BuildError;
 use crate::store::grouped::Groups;
 use crate::store::{DynStore, Store};
@@ -406,7 +407,8 @@ impl Idempotency {
     /// Logs the text of a handler's error, where the setting asks for it.
     pub(crate) fn log_error<E: Display + 'static>(&self, claim: &Claim, error: &E) {
         if self.engine.settings.log_errors {
-            claim.log_error(error);
+            let error = error_text(error);
+            events::handler_failed(claim.operation(), claim.key_hash(), claim.attempt(), &error);
         }
     }
 
@@ -448,7 +450,7 @@ mod tests {
     #[test]
     fn a_namespace_is_needed_outside_lambda() {
         let error = Builder::new(MemoryStore::new()).build().unwrap_err();
-        assert!(matches!(error, BuildError::NoNamespace));
+        assert_matches!(error, BuildError::NoNamespace);
     }
 
     #[test]

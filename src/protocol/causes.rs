@@ -202,6 +202,19 @@ mod tests {
         assert_eq!(in_words(&failed()), TEXT);
     }
 
+    #[derive(Debug, thiserror::Error)]
+    #[error("<{0}>")]
+    struct Link(u8, #[source] Option<Box<Link>>);
+
+    #[test]
+    fn of_a_long_chain_sixteen_causes_are_named() {
+        let longer = |inner, number| Some(Box::new(Link(number, inner)));
+        let chain = (0..18).fold(None, longer).unwrap();
+        let text = in_words(&*chain);
+        assert!(text.starts_with("<17>: <16>: "), "{text}");
+        assert!(text.ends_with(": <2>: <1>"), "{text}");
+    }
+
     #[test]
     fn an_error_of_a_known_type_has_its_causes() {
         assert_eq!(text_of(&failed()), "the charge failed");

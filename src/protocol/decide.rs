@@ -178,7 +178,7 @@ pub fn decide<'a>(found: Option<&'a Found>, asking: Asking<'_>, rules: &Rules) -
         Err(reason) => return Decision::Unreadable(reason),
     };
     if !mine && differs(record, asking.fingerprint) {
-        let is_running = record.status == Status::InProgress && !record.is_released();
+        let is_running = record.status == Status::InProgress;
         let until = lease_end(&found.version, rules.skew_margin);
         let until = until.filter(|until| is_running && asking.now < *until);
         return Decision::Mismatch { until };
@@ -278,16 +278,16 @@ fn is_expired(version: &Version, now: EpochMillis, margin: Duration) -> bool {
     now >= gone_at && lease_over
 }
 
-/// The result of a completion whose condition failed.
+/// The result of a completion.
 #[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Settled<'a> {
-    /// An earlier send of the same completion applied; its reply was lost.
+pub enum Settled {
+    /// The fence held: the record has this attempt's outcome.
     Recorded,
-    /// A successor finished first, with the same payload, and its outcome counts.
-    Superseded(&'a Record),
-    /// Another attempt holds the claim, or the record is gone.
+    /// The lease ran out, and a successor finished first, with the same payload: its outcome counts.
+    Superseded(Box<Record>),
+    /// The lease ran out, and another attempt holds the claim, or the record is gone.
     Lost,
 }
 
@@ -297,11 +297,11 @@ pub enum Settled<'a> {
 /// A record that is completed by this owner counts as its own only if the time and the outcome are
 /// the ones that it wrote: a library that completes without a fence could have written over it.
 #[doc(hidden)]
-pub fn settle<'a>(
-    found: Option<&'a Found>,
+pub fn settle(
+    found: Option<&Found>,
     sent: &Completion,
     fingerprint: Option<&Fingerprint>,
-) -> Settled<'a> {
+) -> Settled {
     let Some(record) = found.and_then(|found| found.content.as_ref().ok()) else {
         return Settled::Lost;
     };
@@ -313,7 +313,7 @@ pub fn settle<'a>(
         return Settled::Recorded;
     }
     if record.status == Status::Completed && !differs(record, fingerprint) {
-        return Settled::Superseded(record);
+        return Settled::Superseded(record.clone());
     }
     Settled::Lost
 }

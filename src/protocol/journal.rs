@@ -156,7 +156,7 @@ impl Journal {
         begun: impl Iterator<Item = &'a String>,
     ) -> bool {
         let largest = |name: &str| name.len() + ENTRY_OVERHEAD + MAX_STEP_RESULT_BYTES;
-        let unnoted = begun.filter(|other| *other != name && self.get(other).is_none());
+        let unnoted = begun.filter(|other| self.get(other).is_none());
         let (unnoted, their_bytes) = unnoted.fold((0, 0), |(count, bytes), other| {
             (count + 1, bytes + largest(other))
         });

@@ -263,13 +263,7 @@ impl Key {
     }
 }
 
-impl fmt::Debug for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Key")
-            .field("operation", &self.operation)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([] Key { operation });
 
 fn check_id(id: &str) -> Result<(), KeyError> {
     match id.len() {

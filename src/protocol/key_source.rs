@@ -1,11 +1,38 @@
 //! Makes the key of a message or an event, as its layer was told. Pure.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{IntoToken, Key, KeyError, is_blank};
+
+/// Holds what a layer takes of a message beside its payload.
+#[derive(Default)]
+pub(crate) struct Identity {
+    pub(crate) key: Option<Key>,
+    pub(crate) fingerprint: Option<Fingerprint>,
+    /// `None` where it is the engine's.
+    pub(crate) retention: Option<Duration>,
+}
+
+impl Identity {
+    /// Takes the identity of a message. Where nothing is protected, it is empty if that fails or panics:
+    /// the handler runs as if none were asked for.
+    pub(crate) fn take<E>(
+        is_passive: bool,
+        identity: impl FnOnce() -> Result<Self, E>,
+    ) -> Result<Self, E> {
+        if !is_passive {
+            return identity();
+        }
+        let caught = catch_unwind(AssertUnwindSafe(identity));
+        Ok(caught.ok().and_then(Result::ok).unwrap_or_default())
+    }
+}
 
 /// Finds a token, an id or a tenant in a decoded body, or in the message as it was delivered.
 type Closure<T, R> = dyn Fn(&T, &R) -> Option<String> + Send + Sync;

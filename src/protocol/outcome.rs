@@ -63,14 +63,8 @@ impl Failure {
     }
 }
 
-/// Shows the kind alone: the message may quote a payload.
-impl fmt::Debug for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Failure")
-            .field("kind", &self.kind)
-            .finish_non_exhaustive()
-    }
-}
+// Shows the kind alone: the message may quote a payload.
+debug_fields!([] Failure { kind });
 
 /// Returns the name under which an error of this type is remembered and logged: its type's, never
 /// its message.

@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use data_encoding::HEXLOWER;
+
+use crate::protocol::lock::lock;
 
 /// 128 bits.
 const BYTES: usize = 16;
@@ -85,7 +87,7 @@ impl Owners {
         if self.together < 2 {
             return Owner::random();
         }
-        let mut drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut drawn = lock(&self.drawn);
         if let Some(owner) = drawn.pop() {
             return Ok(owner);
         }

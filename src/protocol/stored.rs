@@ -438,5 +438,11 @@ mod tests {
             let read = serde_json::from_str::<Entry>(text).unwrap().read();
             assert_eq!(read, Ok(entry));
         }
+        let mut failed = StepEntry::new(StepState::Failed, 3, 2, EpochMillis(9));
+        failed.last_error = Some("Timeout".to_owned());
+        let text = serde_json::to_string(&Entry::of(&failed)).unwrap();
+        assert!(text.ends_with(r#","last_error":"Timeout"}"#), "{text}");
+        let read = serde_json::from_str::<Entry>(&text).unwrap().read();
+        assert_eq!(read, Ok(failed));
     }
 }

@@ -1,7 +1,7 @@
 //! A store that remembers final records.
 
 use std::mem::size_of;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::protocol::clock::{Clock, EpochMillis, SystemClock};
 use crate::protocol::key::RecordId;
+use crate::protocol::lock::lock;
 use crate::protocol::packed::{LargeOutcome, Place};
 use crate::protocol::record::{Final, Found, LAYOUT, Record, RecordWrite, Status, StoredOutcome};
 use crate::protocol::{transition, transition_to_final};
@@ -81,7 +82,7 @@ impl CachedStore {
     /// bytes for each record. Default: 4 MiB.
     #[must_use]
     pub fn max_bytes(self, bytes: usize) -> Self {
-        self.memory().max_bytes = bytes;
+        lock(&self.memory).max_bytes = bytes;
         self
     }
 
@@ -92,12 +93,6 @@ impl CachedStore {
         self
     }
 
-    /// Locks the memory. A panic elsewhere can't leave it in disorder: nothing that it calls
-    /// panics.
-    fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the final record of this id, which no process may have taken over. After its
     /// deadline a call is for the store to refuse.
     fn remembered(&self, id: &RecordId, deadline: Instant) -> Option<Found> {
@@ -105,7 +100,7 @@ impl CachedStore {
             return None;
         }
         let now = self.clock.now();
-        self.memory().outcome(id, now).map(Found::readable)
+        lock(&self.memory).outcome(id, now).map(Found::readable)
     }
 
     /// Returns the final record that a claim would meet.
@@ -122,7 +117,7 @@ impl CachedStore {
             && record.status != Status::InProgress
             && record.layout == Some(LAYOUT)
         {
-            self.memory().put(id, record.as_ref().clone());
+            lock(&self.memory).put(id, record.as_ref().clone());
         }
     }
 
@@ -130,7 +125,7 @@ impl CachedStore {
     /// its outcome is the claim's record, completed.
     fn written(&self, write: &RecordWrite, answer: &Result<Answer, StoreError>) {
         let id = write.id();
-        let mut memory = self.memory();
+        let mut memory = lock(&self.memory);
         match answer {
             Ok(Answer::Applied(shown)) => {
                 let shown = shown.as_ref().and_then(|found| found.content.as_ref().ok());
@@ -162,7 +157,7 @@ impl CachedStore {
         let id = &record.completion.id;
         match answer {
             Committed::Applied => {
-                let mut memory = self.memory();
+                let mut memory = lock(&self.memory);
                 // The parts that a takeover keeps are not known here.
                 let claim = memory.claim(id).filter(|_| record.claim.is_none());
                 match transition_to_final(claim, record) {

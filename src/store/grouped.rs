@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
@@ -13,6 +13,7 @@ use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::protocol::key::RecordId;
+use crate::protocol::lock::lock;
 use crate::protocol::record::{Found, RecordWrite};
 use crate::store;
 use crate::store::{Answer, GROUP, StoreError};
@@ -189,7 +190,7 @@ impl Groups {
     }
 
     fn spawn(&self, runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) {
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = lock(&self.tasks);
         while tasks.try_join_next().is_some() {}
         #[cfg(feature = "test-util")]
         let task = store::process::ending_with_it(task);
@@ -219,7 +220,7 @@ impl<R: Request> Sender<R> {
 
 impl<R: Request> Drop for Sender<R> {
     fn drop(&mut self) {
-        (self.queue_of)(&self.queues).state().is_busy = false;
+        lock(&(self.queue_of)(&self.queues).state).is_busy = false;
     }
 }
 
@@ -406,7 +407,7 @@ impl<R: Request> Queue<R> {
     }
 
     fn enter(&self, request: &R, deadline: Instant) -> Entry<R> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let is_free = !state.is_busy;
         if is_free && !std::mem::take(&mut state.is_crowded) && !self.gathers {
             state.is_busy = true;
@@ -440,7 +441,7 @@ impl<R: Request> Queue<R> {
 
     /// Takes what has gathered; `None`, and the queue is free, where nothing has.
     fn gathered(&self) -> Option<Group<R>> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let mut group = std::mem::replace(&mut state.gathering, Group::new());
         group.leave_out_those_who_went_away();
         state.is_busy = !group.requests.is_empty();
@@ -449,7 +450,7 @@ impl<R: Request> Queue<R> {
 
     /// Tells whether something has gathered; the queue is free where nothing has.
     fn goes_on(&self) -> bool {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.is_busy = !state.gathering.requests.is_empty();
         state.is_busy
     }
@@ -457,7 +458,7 @@ impl<R: Request> Queue<R> {
     /// Takes a request back; `false` where it has left. The one that it waited for doesn't hold up
     /// the next.
     fn withdraw(&self, number: u64) -> bool {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let Group {
             requests, waiters, ..
         } = &mut state.gathering;
@@ -468,10 +469,6 @@ impl<R: Request> Queue<R> {
         waiters.remove(place);
         state.is_busy = false;
         true
-    }
-
-    fn state(&self) -> MutexGuard<'_, State<R>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,12 +1,13 @@
 //! A store that keeps its records within one process.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::time::Instant;
 
 use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::key::RecordId;
+use crate::protocol::lock::lock;
 use crate::protocol::packed::{LargeOutcome, Place};
 use crate::protocol::record::{Found, Owner, Record, RecordWrite};
 use crate::protocol::transition;
@@ -39,31 +40,20 @@ impl MemoryStore {
 
     /// Tells whether it holds no record, not even an expired one.
     pub fn is_empty(&self) -> bool {
-        self.records().is_empty()
+        lock(&self.records).is_empty()
     }
 
     /// Returns the number of records.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.records().len()
+        lock(&self.records).len()
     }
 
     /// Removes what expired before `now`, as a store's own sweep would.
     pub fn sweep(&self, now: EpochMillis) {
         let now = EpochSeconds(now.0.div_euclid(1_000));
-        self.records().retain(|_, record| record.expiration >= now);
-        self.outcomes()
-            .retain(|_, outcome| outcome.expiration >= now);
-    }
-
-    /// Locks the records. A panic elsewhere can't leave one half-written: each change below is one
-    /// assignment.
-    fn records(&self) -> MutexGuard<'_, HashMap<RecordId, Record>> {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn outcomes(&self) -> MutexGuard<'_, HashMap<(RecordId, Owner), LargeOutcome>> {
-        self.outcomes.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.records).retain(|_, record| record.expiration >= now);
+        lock(&self.outcomes).retain(|_, outcome| outcome.expiration >= now);
     }
 }
 
@@ -77,7 +67,7 @@ fn in_time(deadline: Instant) -> Result<(), StoreError> {
 impl Store for MemoryStore {
     async fn write(&self, write: &RecordWrite, deadline: Instant) -> Result<Answer, StoreError> {
         in_time(deadline)?;
-        let mut records = self.records();
+        let mut records = lock(&self.records);
         let met = records.get(write.id());
         let Some(record) = transition(met, write) else {
             return Ok(Answer::Refused(met.cloned().map(Found::readable)));
@@ -88,13 +78,13 @@ impl Store for MemoryStore {
 
     async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
         in_time(deadline)?;
-        Ok(self.records().get(id).cloned().map(Found::readable))
+        Ok(lock(&self.records).get(id).cloned().map(Found::readable))
     }
 
     async fn keep(&self, outcome: &LargeOutcome, deadline: Instant) -> Result<Place, StoreError> {
         in_time(deadline)?;
         let name = (outcome.id.clone(), outcome.owner.clone());
-        self.outcomes().insert(name, outcome.clone());
+        lock(&self.outcomes).insert(name, outcome.clone());
         Ok(Place::Entry(outcome.owner.clone()))
     }
 
@@ -109,7 +99,7 @@ impl Store for MemoryStore {
             return Ok(None);
         };
         let name = (id.clone(), owner.clone());
-        let found = self.outcomes().get(&name).map(|kept| kept.content.clone());
-        Ok(found)
+        let outcomes = lock(&self.outcomes);
+        Ok(outcomes.get(&name).map(|kept| kept.content.clone()))
     }
 }

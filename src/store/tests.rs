@@ -151,16 +151,13 @@ async fn by_default_a_request_without_an_answer_holds_up_none_of_its_group() {
         panic!("{written:?}")
     };
     assert!(left.is_left_to_caller() && left.is_uncertain(), "{left:?}");
-    assert!(
-        matches!(
-            read.as_slice(),
-            [Ok(None), Err(StoreError::NotSent), Ok(None)]
-        ),
-        "{read:?}"
+    assert_matches!(
+        read.as_slice(),
+        [Ok(None), Err(StoreError::NotSent), Ok(None)]
     );
     // Alone it holds up no other.
     let alone = Store::load_all(&store, &ids[1..2], deadline).await;
-    assert!(matches!(alone[0], Err(StoreError::Timeout)), "{alone:?}");
+    assert_matches!(alone[0], Err(StoreError::Timeout));
 }
 
 /// Answers one call after another, each after this time.

@@ -13,12 +13,13 @@ use std::any::{Any, type_name};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::protocol::clock::{Clock, EpochMillis, EpochSeconds};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::RecordId;
+use crate::protocol::lock::lock;
 use crate::protocol::record::{Final, Found, Owner};
 use crate::protocol::{Asking, Decision, Rules, decide};
 
@@ -68,12 +69,8 @@ impl Write {
     }
 }
 
-/// Shows no content: a write may hold anything.
-impl fmt::Debug for Write {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Write").finish_non_exhaustive()
-    }
-}
+// Shows no content: a write may hold anything.
+debug_fields!([] Write {});
 
 /// The condition of a business write didn't hold: nothing was written, and the claim is released.
 pub struct Refusal {
@@ -114,7 +111,7 @@ impl Refusal {
     pub(crate) fn unread_answer(&self) -> impl fmt::Display {
         fmt::from_fn(|f| match &self.answer {
             Some(answer) => {
-                let (_, name) = &*answer.lock().unwrap_or_else(PoisonError::into_inner);
+                let (_, name) = &*lock(answer);
                 write!(
                     f,
                     ", and `or_else` gives `{name}`, which is not the handler's own type"
@@ -135,14 +132,7 @@ impl Refusal {
     }
 }
 
-/// Shows the place of the write alone.
-impl fmt::Debug for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Refusal")
-            .field("index", &self.index)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([] Refusal { index });
 
 /// The error of a write that can't be made, or can't join the transaction. Nothing was sent.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
@@ -233,13 +223,7 @@ impl Event {
     }
 }
 
-impl fmt::Debug for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Event")
-            .field("kind", &self.kind)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([] Event { kind });
 
 /// Decides whether a write may join those that a transaction has already.
 pub(crate) type Admission = fn(&[Write], &Write) -> Result<(), WriteError>;
@@ -268,13 +252,13 @@ impl Collected {
 
     /// Returns a copy of the first write of this type.
     pub(crate) fn find<W: Any + Clone>(&self) -> Option<W> {
-        let writes = self.writes();
+        let writes = lock(&self.writes);
         writes.as_ref()?.iter().find_map(Write::body).cloned()
     }
 
     pub(crate) fn add(&self, write: Write) -> Result<(), WriteError> {
         let admit = self.admission.ok_or(WriteError::NotSupported)?;
-        let mut writes = self.writes();
+        let mut writes = lock(&self.writes);
         let writes = writes.as_mut().ok_or(WriteError::Closed)?;
         admit(writes, &write)?;
         writes.push(write);
@@ -290,13 +274,13 @@ impl Collected {
     /// Returns the place of the first write that meets this condition.
     #[cfg(feature = "dynamodb")]
     pub(crate) fn position(&self, condition: impl Fn(&Write) -> bool) -> Option<usize> {
-        self.writes().iter().flatten().position(condition)
+        lock(&self.writes).iter().flatten().position(condition)
     }
 
     /// Counts the writes that meet this condition.
     #[cfg(any(test, feature = "dynamodb", feature = "http"))]
     pub(crate) fn count_of(&self, condition: impl Fn(&Write) -> bool) -> usize {
-        let writes = self.writes();
+        let writes = lock(&self.writes);
         writes
             .iter()
             .flatten()
@@ -306,12 +290,7 @@ impl Collected {
 
     /// Takes all writes, once; none can be added any more.
     pub(crate) fn close(&self) -> Vec<Write> {
-        self.writes().take().unwrap_or_default()
-    }
-
-    /// Locks the writes. A panic elsewhere can't leave them in disorder: each is added in one step.
-    fn writes(&self) -> MutexGuard<'_, Option<Vec<Write>>> {
-        self.writes.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.writes).take().unwrap_or_default()
     }
 }
 
@@ -397,7 +376,7 @@ impl Unwritten {
         let may_go_on = matches!(decision, Decision::Create | Decision::TakeOver { .. });
         let generation = decision.key_generation(Some(&found));
         self.generation.store(generation, Ordering::Relaxed);
-        *self.met.lock().unwrap_or_else(PoisonError::into_inner) = Some((found, now));
+        *lock(&self.met) = Some((found, now));
         may_go_on
     }
 
@@ -407,17 +386,8 @@ impl Unwritten {
 
     /// Takes the record that was met last, and the time when it was.
     pub(crate) fn take_met(&self) -> Option<(Found, EpochMillis)> {
-        self.met
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+        lock(&self.met).take()
     }
 }
 
-impl fmt::Debug for Unwritten {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Unwritten")
-            .field("id", &self.id)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([] Unwritten { id });

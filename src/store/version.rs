@@ -269,6 +269,8 @@ mod tests {
             text(Version::sequence(&longest)),
             format!("sequence:{longest}")
         );
+        assert!(Version::sequencer(&longest).is_ok());
+        assert!(Version::timestamp(UNIX_EPOCH, &"x".repeat(ID_BYTES)).is_ok());
         let refused = |version: Result<Version, WriteError>, words: &str| {
             let refused = version.unwrap_err().to_string();
             assert!(refused.starts_with(words), "{refused}");

@@ -78,7 +78,7 @@ fn a_window_is_wrong_as_often_as_it_was_made_to_be_and_takes_four_bytes_a_key() 
             wrong >= expected / 4.0,
             "{wrong}: it takes more memory than it must"
         );
-        let memory = window.memory();
+        let memory = lock(&window.memory);
         let (new, old) = memory.filters.as_ref().unwrap();
         // A node of the list has hash and two pointers; the table a pointer and a byte for each place.
         let exact = EXACT * (24 + 8) + 2 * EXACT * (16 + 1);
@@ -102,9 +102,13 @@ fn a_window_that_cannot_be_made_says_what_can() {
         );
         assert!(refused.starts_with(&said), "{refused}");
     }
-    assert_eq!(Window::new(0).memory().keys, 1);
+    assert_eq!(lock(&Window::new(0).memory).keys, 1);
+    assert_eq!(lock(&Window::new(usize::MAX).memory).keys, MOST_KEYS);
+    for keys in [1, MOST_KEYS] {
+        assert!(Window::with_rate(keys, LARGEST_RATE).is_ok());
+    }
     assert!(
-        Window::new(usize::MAX).memory().filters.is_none(),
+        lock(&Window::new(usize::MAX).memory).filters.is_none(),
         "nothing is allocated yet"
     );
 }
@@ -119,7 +123,7 @@ async fn claims_that_have_expired_are_forgotten() {
         let claimed = store.write(&claim.into(), Instant::now()).await.unwrap();
         assert!(claimed.is_applied());
     }
-    assert!(store.claims().len() < 10, "{store:?}");
+    assert!(lock(&store.claims).len() < 10, "{store:?}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ const SECRET: &str = "the outcome";
 
 /// Leaves completions with outcomes of these sizes, and three releases behind the first; tells which of the
 /// completions are kept: the sizes of their outcomes, `None` where it is left out. And the last errors of the
-/// releases that are kept: of a dropped run, of a claim that may still arrive, of one that may have applied.
+/// releases that are kept: of a dropped run, of a claim that may have applied, of one that may still arrive.
 async fn kept(sizes: &[usize]) -> (Vec<Option<usize>>, Vec<Option<String>>) {
     let builder = Idempotency::builder(MemoryStore::new()).namespace("tests");
     let once = builder.build().unwrap();
@@ -32,10 +32,11 @@ async fn kept(sizes: &[usize]) -> (Vec<Option<usize>>, Vec<Option<String>>) {
             expiration: EpochSeconds(0),
             outcome: StoredOutcome::Inline(SECRET.chars().cycle().take(*size).collect()),
         };
-        let is_first = run.engine.unsent.lock().is_empty();
+        let is_first = lock(&run.engine.unsent.endings).is_empty();
         run.engine.leave(request, hold, completion.into(), None);
         if is_first {
             run.engine.leave_release(request, hold, DROPPED);
+            run.engine.leave_release(request, hold, WITHOUT_REPLY);
             let late = Release {
                 id: request.id.clone(),
                 owner: hold.owner.clone(),
@@ -44,13 +45,17 @@ async fn kept(sizes: &[usize]) -> (Vec<Option<usize>>, Vec<Option<String>>) {
                 forget_fingerprint: false,
             };
             run.engine.leave_for_later(request, hold, late, 0);
-            run.engine.leave_release(request, hold, WITHOUT_REPLY);
         }
     }
     let unsent = &run.engine.unsent;
     assert!(!format!("{unsent:?}").contains(SECRET));
-    assert_eq!(unsent.has_due(&request.id), !unsent.lock().is_empty());
-    let endings = unsent.lock();
+    let is_empty = lock(&unsent.endings).is_empty();
+    assert_eq!(unsent.has_due(&request.id), !is_empty);
+    let next = unsent.next(&request.id);
+    assert_eq!(next.len(), lock(&unsent.endings).len().min(AT_ONCE));
+    // What may still arrive comes last.
+    assert!(next.iter().map(|unsent| unsent.later.is_some()).is_sorted());
+    let endings = lock(&unsent.endings);
     let outcomes = endings.iter().filter_map(|unsent| match &unsent.write {
         RecordWrite::Complete(completion) => match &completion.outcome {
             StoredOutcome::Inline(text) => Some(Some(text.len())),
@@ -88,7 +93,7 @@ async fn releases_are_discarded_before_completions_and_then_the_oldest_ones_are(
     let said = |last_error: &str| Some(last_error.to_owned());
     let (dropped, unanswered) = (said(DROPPED), said(WITHOUT_REPLY));
     for (count, expected) in [
-        (MOST - 3, vec![dropped.clone(), None, unanswered.clone()]),
+        (MOST - 3, vec![dropped.clone(), unanswered.clone(), None]),
         (MOST - 2, vec![dropped.clone(), unanswered]),
         (MOST - 1, vec![dropped]),
         (MOST, vec![]),

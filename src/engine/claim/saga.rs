@@ -18,6 +18,7 @@ use crate::protocol::causes::{HandlerError, name_causes_of};
 use crate::protocol::journal::{
     BY_HAND, SAGA, SagaState, StepEntry, StepState, is_step_name, is_undone, undo_of,
 };
+use crate::protocol::lock::lock;
 use crate::protocol::record::{Failure, error_kind};
 
 /// The longest time that the question about a step of unknown fate may take.
@@ -90,7 +91,7 @@ impl Claim {
         if self.inner.hold.is_some() && self.inner.steps.engine.is_none() {
             return Err(SagaError::Step(StepError::NoJournal));
         }
-        let mut steps = self.inner.steps.state();
+        let mut steps = lock(&self.inner.steps.state);
         if std::mem::replace(&mut steps.has_saga, true) {
             return Err(SagaError::Nested);
         }
@@ -244,7 +245,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
         let inner = &*claim.inner;
         let name = step.name.clone();
         self.own.push(name.clone());
-        let known = inner.steps.state().journal.get(&name).cloned();
+        let known = lock(&inner.steps.state).journal.get(&name).cloned();
         let known = known.map(|entry| entry.state);
         let is_confirmed = matches!(known, Some(StepState::Confirmed(_)));
         let is_unknown = known == Some(StepState::Pending);
@@ -295,7 +296,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
                         let unsure = step.is_unsure(&error) || (may_be_done && !is_permanent);
                         if is_permanent {
                             // Nothing goes forward from here, also where this is dropped in the next write.
-                            inner.steps.state().failure = Some(Failure::of(&error));
+                            lock(&inner.steps.state).failure = Some(Failure::of(&error));
                         }
                         turn.fail(error_kind::<E>(), unsure).await;
                         if !is_permanent {
@@ -352,7 +353,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
 
     /// Repeats the note of a failure that has no answer: it may have applied.
     async fn fail_again(&mut self) -> Result<(), SagaError<E>> {
-        let failure = self.claim.inner.steps.state().failure.clone();
+        let failure = lock(&self.claim.inner.steps.state).failure.clone();
         match failure {
             Some(failure) => self.fail(failure).await,
             None => Ok(()),
@@ -367,7 +368,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
         let confirmed = self.undos.iter().map(|(step, _)| &step.name);
         let mut confirmed: Vec<_> = confirmed.cloned().collect();
         {
-            let state = self.claim.inner.steps.state();
+            let state = lock(&self.claim.inner.steps.state);
             let is_one = |names: &[String], name: &str| names.iter().any(|other| other == name);
             for (name, entry) in state.journal.iter() {
                 let may_be_done = entry.state != StepState::Failed;
@@ -387,29 +388,26 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
         };
         // The run ends as not final from now on: the note may apply, whatever is heard of it, and the next
         // delivery reads it.
-        self.claim.inner.steps.state().failure = Some(failure);
+        lock(&self.claim.inner.steps.state).failure = Some(failure);
         note(&self.claim, &failed).await?;
         self.state = failed;
         self.is_noted = true;
-        let inner = &*self.claim.inner;
-        events::saga("saga_compensating", &inner.operation, &inner.id);
+        events::saga("saga_compensating", self.claim.subject());
         Ok(())
     }
 
     /// Tells whether the step's entry has this state.
     fn is(&self, name: &str, state: &StepState) -> bool {
-        let steps = self.claim.inner.steps.state();
-        steps
-            .journal
-            .get(name)
-            .is_some_and(|entry| entry.state == *state)
+        let steps = lock(&self.claim.inner.steps.state);
+        let entry = steps.journal.get(name);
+        entry.is_some_and(|entry| entry.state == *state)
     }
 
     /// Compensates what was confirmed, in reverse order.
     async fn go_back(&mut self) -> SagaError<E> {
         let claim = self.claim.clone();
         let inner = &*claim.inner;
-        let is_undone = |name: &String| is_undone(&inner.steps.state().journal, name);
+        let is_undone = |name: &String| is_undone(&lock(&inner.steps.state).journal, name);
         // One that failed for now is repeated by the next delivery.
         if let Some(name) = self.going_back.iter().find(|name| !is_undone(name)) {
             let step = undo_of(name);
@@ -490,11 +488,11 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
             undone => format!("undone: {}", undone.join(", ")),
         };
         let message = format!("{}; {told}", failure.message);
-        inner.steps.state().compensated = Some(Failure {
+        lock(&inner.steps.state).compensated = Some(Failure {
             kind: failure.kind.clone(),
             message,
         });
-        events::saga("saga_compensated", &inner.operation, &inner.id);
+        events::saga("saga_compensated", claim.subject());
         SagaError::Compensated { failure, undone }
     }
 
@@ -522,15 +520,13 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
                 return error.into();
             }
         }
-        let since = inner.clock.now();
-        let since = inner
-            .steps
-            .state()
+        let began = lock(&inner.steps.state)
             .journal
             .get(&step)
-            .map_or(since, |entry| entry.at);
+            .map(|entry| entry.at);
+        let since = began.unwrap_or_else(|| inner.clock.now());
         claim.set_stop(Stop::Interrupted { since });
-        events::saga_stuck(&inner.operation, &inner.id, &step);
+        events::saga_stuck(claim.subject(), &step);
         SagaError::Stuck { step }
     }
 }
@@ -542,9 +538,9 @@ async fn note<E: 'static>(claim: &Claim, state: &SagaState) -> Result<(), StepEr
         return Err(StepError::OutOfTime);
     }
     let text = serde_json::to_string(state).unwrap_or_default();
-    let begun = StepEntry::begun(inner.steps.state().journal.get(SAGA), inner.clock.now());
-    let state = StepState::Confirmed(Ok(text));
-    let entry = begun.ended(state, None, inner.clock.now());
+    let now = inner.clock.now();
+    let begun = StepEntry::begun(lock(&inner.steps.state).journal.get(SAGA), now);
+    let entry = begun.ended(StepState::Confirmed(Ok(text)), None, now);
     match inner.note(SAGA, &entry, Urgency::Begin).await {
         Ok(true) => Ok(()),
         Ok(false) => Err(StepError::LeaseLost),

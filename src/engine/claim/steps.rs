@@ -1,6 +1,5 @@
 //! Runs a claim's steps, and notes each before its effect and after it.
 
-use std::fmt;
 use std::future::Future;
 use std::time::SystemTime;
 
@@ -18,6 +17,7 @@ use crate::protocol::journal::{
     Journal, MAX_JOURNAL_BYTES, MAX_STEP_NAME_BYTES, MAX_STEPS, SagaState, StepEntry, StepState,
     is_step_name,
 };
+use crate::protocol::lock::lock;
 use crate::protocol::record::{Failure, Omission, RecordWrite, Status, error_kind};
 use crate::protocol::{OnCrash, StepDecision, decide_step};
 use crate::store::{Answer, StoreError};
@@ -103,23 +103,23 @@ impl Claim {
 
     /// Tells whether the journal holds a step, so that an effect may exist outside.
     pub(crate) fn has_steps(&self) -> bool {
-        !self.inner.steps.state().journal.is_empty()
+        !lock(&self.inner.steps.state).journal.is_empty()
     }
 
     /// Tells whether the final record of this attempt is kept as long as an outcome.
     pub(crate) fn is_to_be_kept(&self) -> bool {
-        let state = self.inner.steps.state();
+        let state = lock(&self.inner.steps.state);
         state.compensated.is_some() || state.journal.is_to_be_kept()
     }
 
     /// Tells whether the handler of this attempt has begun or continued a saga.
     pub(crate) fn has_saga(&self) -> bool {
-        self.inner.steps.state().has_saga
+        lock(&self.inner.steps.state).has_saga
     }
 
     /// Tells whether an operator must settle a step of the saga.
     pub(crate) fn has_stuck_saga(&self) -> bool {
-        let state = self.inner.steps.state();
+        let state = lock(&self.inner.steps.state);
         let saga = SagaState::of(&state.journal);
         let is_stuck = saga.is_some_and(|saga| saga.is_stuck(&state.journal));
         is_stuck && matches!(state.stop, Some(Stop::Interrupted { .. }))
@@ -127,22 +127,22 @@ impl Claim {
 
     /// Tells whether a saga is being undone: the run is no success, whatever its handler returns.
     pub(crate) fn goes_back(&self) -> bool {
-        self.inner.steps.state().failure.is_some()
+        lock(&self.inner.steps.state).failure.is_some()
     }
 
     /// Returns the failure of a saga that was undone.
     pub(crate) fn compensated(&self) -> Option<Failure> {
-        self.inner.steps.state().compensated.clone()
+        lock(&self.inner.steps.state).compensated.clone()
     }
 
     /// Notes why the attempt can't go on.
     pub(super) fn set_stop(&self, stop: Stop) {
-        self.inner.steps.state().stop = Some(stop);
+        lock(&self.inner.steps.state).stop = Some(stop);
     }
 
     /// Returns the reason why the attempt can't go on.
     pub(crate) fn stop(&self) -> Option<Stop> {
-        self.inner.steps.state().stop
+        lock(&self.inner.steps.state).stop
     }
 }
 
@@ -196,7 +196,7 @@ impl Inner {
         self.may_fire()?;
         let begun = self.decide(name, crashed)?;
         if matches!(begun, Begun::Done(_)) {
-            events::step("step_skipped", &self.operation, &self.id, name);
+            events::step("step_skipped", &self.subject, name);
         }
         Ok(begun)
     }
@@ -207,7 +207,7 @@ impl Inner {
         if self.is_over() {
             return Err(StepError::OutOfTime);
         }
-        if self.steps.state().stop == Some(Stop::LeaseLost) {
+        if lock(&self.steps.state).stop == Some(Stop::LeaseLost) {
             return Err(StepError::LeaseLost);
         }
         Ok(())
@@ -220,11 +220,11 @@ impl Inner {
         entry: &StepEntry,
     ) -> Result<(), StepError<E>> {
         self.may_fire()?;
-        let was_pending = is_pending(self.steps.state().journal.get(name));
+        let was_pending = is_pending(lock(&self.steps.state).journal.get(name));
         let (error, why) = match self.note(name, entry, Urgency::Begin).await {
             Ok(true) => match self.may_fire() {
                 Ok(()) => {
-                    events::step("step_begun", &self.operation, &self.id, name);
+                    events::step("step_begun", &self.subject, name);
                     return Ok(());
                 }
                 Err(error @ StepError::OutOfTime) => (error, "out of time"),
@@ -248,7 +248,7 @@ impl Inner {
         match error {
             StepError::Name { .. } | StepError::Repeated { .. } => true,
             StepError::Full { .. } => {
-                let state = self.steps.state();
+                let state = lock(&self.steps.state);
                 let mut journal = state.journal.iter();
                 !journal.any(|(_, entry)| is_pending(Some(entry)))
             }
@@ -259,7 +259,7 @@ impl Inner {
     /// Decides what to do about a step: returns its turn, or the result that it has.
     fn decide<E: 'static>(&self, name: &str, crashed: OnCrash) -> Result<Begun<'_>, StepError<E>> {
         let step = || name.to_owned();
-        let mut state = self.steps.state();
+        let mut state = lock(&self.steps.state);
         state.named.insert(step());
         if state.busy.contains(name) || state.given.contains(name) {
             return Err(StepError::Repeated { step: step() });
@@ -274,7 +274,7 @@ impl Inner {
             StepDecision::Interrupted { since } => {
                 state.stop = Some(Stop::Interrupted { since });
                 drop(state);
-                events::step("step_interrupted", &self.operation, &self.id, name);
+                events::step("step_interrupted", &self.subject, name);
                 Err(StepError::Interrupted {
                     step: step(),
                     since: since.into(),
@@ -314,14 +314,14 @@ impl Inner {
         entry: &StepEntry,
         urgency: Urgency,
     ) -> Result<bool, StoreError> {
-        self.steps.state().journal.put(name, entry.clone());
+        lock(&self.steps.state).journal.put(name, entry.clone());
         let (Some(engine), Some(hold), Some(until)) =
             (&self.steps.engine, &self.hold, self.until())
         else {
             return Ok(true);
         };
         let amendment = RecordWrite::Amend {
-            id: self.id.clone(),
+            id: self.subject.id.clone(),
             owner: hold.owner.clone(),
             step: name.to_owned(),
             entry: entry.clone(),
@@ -371,17 +371,16 @@ impl Turn<'_> {
         self,
         result: Result<String, Omission>,
     ) -> Result<(), StepError<E>> {
-        let Inner { operation, id, .. } = self.inner;
         let confirmed = StepState::Confirmed(result);
         match self.end(confirmed, None, Urgency::Confirm).await {
             Ok(true) => {
-                let mut state = self.inner.steps.state();
+                let mut state = lock(&self.inner.steps.state);
                 state.given.insert(self.name.clone());
                 Ok(())
             }
             Ok(false) => Err(StepError::LeaseLost),
             Err(error) => {
-                events::step_failed("step_unrecorded", operation, id, &self.name, &error);
+                events::step_failed("step_unrecorded", &self.inner.subject, &self.name, &error);
                 Err(StepError::Unrecorded(error))
             }
         }
@@ -391,20 +390,15 @@ impl Turn<'_> {
         self,
         result: Result<String, Omission>,
     ) -> Result<(), StepError<E>> {
-        let Inner {
-            operation,
-            id,
-            steps,
-            ..
-        } = self.inner;
+        let Inner { subject, steps, .. } = self.inner;
         let omitted = result.as_ref().err().copied();
         if let Some(reason) = omitted {
-            events::step_failed("step_omitted", operation, id, &self.name, &reason);
+            events::step_failed("step_omitted", subject, &self.name, &reason);
         }
         let noted = self
             .end(StepState::Confirmed(result), None, Urgency::Confirm)
             .await;
-        steps.state().given.insert(self.name.clone());
+        lock(&steps.state).given.insert(self.name.clone());
         match noted {
             Ok(true) => match (omitted, steps.settings()) {
                 (Some(reason @ Omission::NotSerializable), Some(settings))
@@ -417,7 +411,7 @@ impl Turn<'_> {
             },
             Ok(false) => Err(StepError::LeaseLost),
             Err(error) => {
-                events::step_failed("step_unrecorded", operation, id, &self.name, &error);
+                events::step_failed("step_unrecorded", subject, &self.name, &error);
                 let reports = steps
                     .settings()
                     .is_some_and(|settings| settings.unrecorded == Unrecorded::Fail);
@@ -435,8 +429,7 @@ impl Turn<'_> {
         } else {
             StepState::Failed
         };
-        let Inner { operation, id, .. } = self.inner;
-        events::step_failed("step_failed", operation, id, &self.name, &error);
+        events::step_failed("step_failed", &self.inner.subject, &self.name, &error);
         // Unwritten it stays pending, which is the safe side.
         let _ = self.end(state, Some(error), Urgency::Tell).await;
     }
@@ -454,7 +447,7 @@ impl Turn<'_> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.inner.steps.state().busy.remove(&self.name);
+        lock(&self.inner.steps.state).busy.remove(&self.name);
     }
 }
 
@@ -524,14 +517,7 @@ impl<E> From<String> for Step<E> {
     }
 }
 
-impl<E> fmt::Debug for Step<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Step")
-            .field("name", &self.name)
-            .field("crashed", &self.crashed)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([E] Step<E> { name, crashed });
 
 /// The error of a step that gave no result. `E` is the effect's own error.
 ///

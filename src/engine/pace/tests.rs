@@ -39,7 +39,7 @@ fn throttled(pace: &Pace, number: usize, turn: Turn) {
 
 /// The time between two turns.
 fn space(pace: &Pace) -> Duration {
-    let rate = pace.state().rate(Instant::now());
+    let rate = lock(&pace.0).rate(Instant::now());
     rate.map_or(Duration::ZERO, gap)
 }
 
@@ -63,6 +63,7 @@ async fn nothing_waits_while_the_store_does_not_throttle() {
     let (pace, _) = at(1_000).await;
     assert_eq!(waited(&pace).await, Duration::ZERO);
     assert_eq!(space(&pace), Duration::ZERO);
+    assert!(begin(&pace, Duration::ZERO).await.is_some());
 }
 
 #[tokio::test(start_paused = true)]
@@ -113,6 +114,8 @@ async fn a_turn_after_the_deadline_is_refused_at_once_and_taken_from_no_other() 
         let refused = begin(&pace, Duration::from_millis(50)).await;
         assert!(refused.is_none());
     }
+    let left = lock(&pace.0).free - Instant::now();
+    assert!(begin(&pace, left).await.is_none(), "at the deadline");
     assert_eq!(began.elapsed(), Duration::ZERO);
     // A quiet process that is throttled once hardly waits.
     about(waited(&pace).await, 1.0 / 14.0);
@@ -231,7 +234,7 @@ async fn a_limit_that_has_ended_leaves_nothing_for_the_next_one() {
     throttled(&pace, 1, turn);
     // More than the limit lasts.
     let waiting: Vec<_> = (0..2_000)
-        .map(|_| pace.state().take(Instant::now(), Instant::now() + FAR))
+        .map(|_| lock(&pace.0).take(Instant::now(), Instant::now() + FAR))
         .collect();
     assert!(waiting.iter().all(Option::is_some));
     advance(Duration::from_mins(1)).await;
@@ -243,7 +246,7 @@ async fn a_limit_that_has_ended_leaves_nothing_for_the_next_one() {
 #[tokio::test(start_paused = true)]
 async fn a_throttled_key_is_remembered_for_ten_seconds_and_beside_fifteen_younger_ones() {
     let pace = Pace::new();
-    let is_news = |number| pace.state().is_news(Instant::now(), &key(number));
+    let is_news = |number| lock(&pace.0).is_news(Instant::now(), &key(number));
     assert!(is_news(0));
     advance(Duration::from_millis(9_999)).await;
     assert!(!is_news(0));

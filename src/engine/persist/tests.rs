@@ -61,17 +61,14 @@ fn throttled() -> StoreError {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_throttled_until_the_deadline_has_answered() {
     let (answer, sent) = persisted(vec![throttled()], Duration::from_secs(5)).await;
-    assert!(
-        matches!(answer, Err(StoreError::Throttled(_))),
-        "{answer:?}"
-    );
+    assert_matches!(answer, Err(StoreError::Throttled(_)));
     assert_eq!(sent, 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_answered_in_another_way_before_the_deadline_is_silent_at_the_end() {
     let (answer, sent) = persisted(vec![StoreError::Conflict], Duration::from_secs(5)).await;
-    assert!(matches!(answer, Err(StoreError::Timeout)), "{answer:?}");
+    assert_matches!(answer, Err(StoreError::Timeout));
     assert_eq!(sent, 2);
 }
 
@@ -79,7 +76,7 @@ async fn a_store_that_answered_in_another_way_before_the_deadline_is_silent_at_t
 async fn the_last_error_is_the_answer_where_it_is_no_timeout() {
     let rejected = StoreError::Rejected("no such attribute".into());
     let (answer, sent) = persisted(vec![throttled(), rejected], Duration::from_secs(5)).await;
-    assert!(matches!(answer, Err(StoreError::Rejected(_))), "{answer:?}");
+    assert_matches!(answer, Err(StoreError::Rejected(_)));
     assert_eq!(sent, 2);
 }
 
@@ -87,12 +84,12 @@ async fn the_last_error_is_the_answer_where_it_is_no_timeout() {
 async fn a_request_is_sent_again_after_a_pause_and_only_if_time_is_left_after_it() {
     let began = Instant::now();
     let (answer, sent) = persisted(vec![StoreError::Conflict], Duration::from_millis(20)).await;
-    assert!(matches!(answer, Err(StoreError::Conflict)), "{answer:?}");
+    assert_matches!(answer, Err(StoreError::Conflict));
     assert_eq!((sent, began.elapsed()), (1, Duration::ZERO));
 
     let conflicts = iter::repeat_with(|| StoreError::Conflict).take(1_000);
     let (answer, sent) = persisted(conflicts.collect(), Duration::from_secs(10)).await;
-    assert!(matches!(answer, Err(StoreError::Conflict)), "{answer:?}");
+    assert_matches!(answer, Err(StoreError::Conflict));
     assert!((10..=16).contains(&sent), "{sent} requests in ten seconds");
     assert!(
         began.elapsed() < Duration::from_secs(10),
@@ -118,6 +115,8 @@ async fn a_wait_without_a_limit_lasts_longer_than_any_invocation() {
     assert!(wait.pause().await);
     tokio::time::advance(Duration::from_hours(23)).await;
     assert!(wait.pause().await);
+    tokio::time::advance(Duration::from_hours(1)).await;
+    assert!(!wait.pause().await);
 }
 
 #[tokio::test(start_paused = true)]
@@ -140,5 +139,5 @@ async fn what_was_sent_once_without_an_answer_may_have_applied_whatever_comes_la
     );
     assert_eq!(sent, 3);
     let (answer, _) = persisted(vec![StoreError::NotSent], Duration::from_millis(1)).await;
-    assert!(matches!(answer, Err(StoreError::NotSent)), "{answer:?}");
+    assert_matches!(answer, Err(StoreError::NotSent));
 }

@@ -14,17 +14,15 @@ use crate::protocol::record::{Omission, RecordWrite, Status, StoredOutcome};
 #[derive(Debug, Default)]
 struct Keeping {
     kept: AtomicU32,
+    /// Until when the last one is kept.
+    until: Mutex<EpochSeconds>,
 }
 
 impl Script for Keeping {
-    async fn keep(
-        &self,
-        table: &MemoryStore,
-        outcome: &LargeOutcome,
-        deadline: Instant,
-    ) -> Result<Place, StoreError> {
+    async fn keep(&self, at: At<'_>, outcome: &LargeOutcome) -> Result<Place, StoreError> {
         self.kept.fetch_add(1, Ordering::Relaxed);
-        table.keep(outcome, deadline).await
+        *self.until.lock().unwrap() = outcome.expiration;
+        at.table.keep(outcome, at.deadline).await
     }
 }
 
@@ -45,11 +43,18 @@ async fn a_large_outcome_is_kept_for_a_request_and_not_for_a_message_of_a_batch(
         };
         let done = bound.run(key(), payload(), async |_| Ok::<_, Infallible>(large()));
         assert_eq!(done.await.unwrap().into_inner(), large());
-        let outcome = record(&once).await.unwrap().outcome.unwrap();
+        let record = record(&once).await.unwrap();
+        let outcome = record.outcome.unwrap();
         let omitted = StoredOutcome::Omitted(Omission::TooLarge);
         assert_eq!(outcome == omitted, is_batch, "{outcome:?}");
         let kept = once.store.script.kept.load(Ordering::Relaxed);
         assert_eq!(kept, u32::from(!is_batch));
+        if !is_batch {
+            // By the margin and an hour longer than its record.
+            let until = record.expiration.to_millis() + Duration::from_secs(3_601);
+            let kept_until = *once.store.script.until.lock().unwrap();
+            assert_eq!(kept_until, until.ceil_seconds());
+        }
     }
 }
 
@@ -71,9 +76,10 @@ async fn a_lease_that_nobody_knows_hides_nothing() {
             Err::<i32, _>("met")
         };
         let met = bound.run(key(), payload(), handler).await;
-        assert!(
-            matches!(met, Err(Error::InFlight { lease, .. }) if lease.as_secs() == expected),
-            "{is_batch}: {met:?}"
+        assert_matches!(
+            met,
+            Err(Error::InFlight { lease, .. }) if lease.as_secs() == expected,
+            "{is_batch}"
         );
     }
 }
@@ -82,23 +88,13 @@ async fn a_lease_that_nobody_knows_hides_nothing() {
 struct Silent;
 
 impl Script for Silent {
-    async fn write(
-        &self,
-        _: &MemoryStore,
-        _: &RecordWrite,
-        deadline: Instant,
-    ) -> Result<Answer, StoreError> {
-        tokio::time::sleep_until(deadline).await;
+    async fn write(&self, at: At<'_>, _: &RecordWrite) -> Result<Answer, StoreError> {
+        tokio::time::sleep_until(at.deadline).await;
         Err(StoreError::Timeout)
     }
 
-    async fn load(
-        &self,
-        _: &MemoryStore,
-        _: &RecordId,
-        deadline: Instant,
-    ) -> Result<Option<Found>, StoreError> {
-        tokio::time::sleep_until(deadline).await;
+    async fn load(&self, at: At<'_>, _: &RecordId) -> Result<Option<Found>, StoreError> {
+        tokio::time::sleep_until(at.deadline).await;
         Err(StoreError::Timeout)
     }
 }
@@ -113,8 +109,26 @@ async fn a_read_before_a_claim_leaves_time_for_the_claim_and_its_release() {
     let redelivered = bound.read_first(true);
     let run = redelivered.run(key(), payload(), async |_| Ok::<_, Infallible>(1));
     let ended = run.await;
-    assert!(matches!(ended, Err(Error::Store(_))), "{ended:?}");
+    assert_matches!(ended, Err(Error::Store(_)));
     assert_eq!(began.elapsed(), Duration::from_millis(2_750));
+}
+
+/// Takes its time to read.
+struct SlowToRead;
+
+impl Script for SlowToRead {
+    async fn load(&self, at: At<'_>, id: &RecordId) -> Result<Option<Found>, StoreError> {
+        sleep(Duration::from_secs(2)).await;
+        at.table.load(id, at.deadline).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_counts_from_the_end_of_the_read_before_it() {
+    let redelivered = engine(SlowToRead).once.read_first(true);
+    let handler = async |claim: crate::Claim| Ok::<_, Infallible>(claim.remaining());
+    let left = redelivered.run(key(), payload(), handler).await.unwrap();
+    assert_eq!(left.into_inner(), Some(LEASE));
 }
 
 #[tokio::test(start_paused = true)]
@@ -137,6 +151,6 @@ async fn a_message_waits_for_another_attempt_for_as_long_as_it_may_start() {
     let bound = bound.in_place(place);
     let met = bound.run(key(), payload(), async |_| Ok::<_, Infallible>(1));
     let met = met.await;
-    assert!(matches!(met, Err(Error::InFlight { .. })), "{met:?}");
+    assert_matches!(met, Err(Error::InFlight { .. }));
     assert!(began.elapsed() >= may_start, "{:?}", began.elapsed());
 }

@@ -17,7 +17,7 @@ async fn is_bound_by(attempt: impl AsyncFn(&Claim)) -> bool {
         Err::<i32, _>("down")
     };
     let failed = once.run(key(), payload(), handler).await;
-    assert!(matches!(failed, Err(Error::Handler("down"))), "{failed:?}");
+    assert_matches!(failed, Err(Error::Handler("down")));
     let other = Fingerprint::bytes(b"another payload");
     match once
         .run(key(), other, async |_| Ok::<_, Infallible>(2))
@@ -37,7 +37,7 @@ async fn an_effect_that_may_exist_binds_the_payload_to_the_key() {
         let failed = claim
             .step("charge", async |_| Err::<i32, _>("declined"))
             .await;
-        assert!(matches!(failed, Err(StepError::Effect("declined"))));
+        assert_matches!(failed, Err(StepError::Effect("declined")));
     };
     assert!(is_bound_by(step).await);
 }
@@ -75,7 +75,7 @@ async fn a_claim_tells_its_time_and_its_writes() {
         Err::<i32, _>("done")
     };
     let ended = once.run(key(), payload(), handler).await;
-    assert!(matches!(ended, Err(Error::Handler("done"))), "{ended:?}");
+    assert_matches!(ended, Err(Error::Handler("done")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -89,10 +89,7 @@ async fn a_step_whose_note_may_have_been_written_binds_the_payload_although_it_d
         claim.step("charge", fires).await
     });
     let failed = run.await;
-    assert!(
-        matches!(failed, Err(Error::Handler(StepError::Store(_)))),
-        "{failed:?}"
-    );
+    assert_matches!(failed, Err(Error::Handler(StepError::Store(_))));
     assert!(record(&once).await.unwrap().fingerprint.is_some());
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::engine::{Begun, Disposition, Run};
-use crate::protocol::record::{RecordWrite, Release};
+use crate::protocol::record::{RecordWrite, Release, WITHOUT_REPLY};
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_lost_three_races_is_in_flight() {
@@ -22,10 +22,7 @@ async fn a_claim_that_lost_three_races_is_in_flight() {
     fail(&once).await;
     let lost = once.run(key(), payload(), async |_| Ok::<_, Infallible>(1));
     let lost = lost.await;
-    assert!(
-        matches!(lost, Err(Error::InFlight { lease, .. }) if lease.is_zero()),
-        "{lost:?}"
-    );
+    assert_matches!(lost, Err(Error::InFlight { lease, .. }) if lease.is_zero());
     let take_overs = take_overs.load(Ordering::Relaxed);
     assert_eq!(take_overs, 2, "after a create that met the record");
 }
@@ -35,13 +32,8 @@ async fn a_claim_that_lost_three_races_is_in_flight() {
 struct Garbled;
 
 impl Script for Garbled {
-    async fn write(
-        &self,
-        table: &MemoryStore,
-        write: &RecordWrite,
-        deadline: Instant,
-    ) -> Result<Answer, StoreError> {
-        let answer = table.write(write, deadline).await?;
+    async fn write(&self, at: At<'_>, write: &RecordWrite) -> Result<Answer, StoreError> {
+        let answer = at.table.write(write, at.deadline).await?;
         Ok(match (write, answer) {
             (RecordWrite::TakeOver { .. }, Answer::Applied(Some(found))) => {
                 let reason = "`step:charge` is no map";
@@ -61,9 +53,9 @@ async fn a_takeover_whose_reply_cannot_be_read_is_released_and_does_not_run() {
         Ok::<_, Infallible>(ran.fetch_add(1, Ordering::Relaxed))
     });
     let unreadable = run.await;
-    assert!(
-        matches!(&unreadable, Err(Error::Unreadable(reason)) if reason == "`step:charge` is no map"),
-        "{unreadable:?}"
+    assert_matches!(
+        &unreadable,
+        Err(Error::Unreadable(reason)) if reason == "`step:charge` is no map"
     );
     assert_eq!(ran.into_inner(), 0);
     let record = record(&once).await.unwrap();
@@ -114,16 +106,16 @@ struct WithoutReply {
     creates: AtomicU32,
     /// It is never answered, instead of with an error.
     hangs: bool,
+    /// The first reply to each release is lost, too, and the SDK sends it again.
+    resends: bool,
 }
 
 impl Script for WithoutReply {
-    async fn write(
-        &self,
-        table: &MemoryStore,
-        write: &RecordWrite,
-        deadline: Instant,
-    ) -> Result<Answer, StoreError> {
-        let answer = table.write(write, deadline).await;
+    async fn write(&self, at: At<'_>, write: &RecordWrite) -> Result<Answer, StoreError> {
+        if self.resends && matches!(write, RecordWrite::Release(_)) {
+            at.table.write(write, at.deadline).await?;
+        }
+        let answer = at.table.write(write, at.deadline).await;
         let is_claim = matches!(write, RecordWrite::Create(_));
         if !is_claim || self.creates.fetch_add(1, Ordering::Relaxed) > 0 {
             return answer;
@@ -142,18 +134,26 @@ async fn run_with(once: &Idempotency, payload: &[u8]) -> Result<Outcome<u32>, Er
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_without_a_reply_keeps_the_payload_that_ran_unprotected() {
-    let once = Idempotency::builder(Scripted::new(WithoutReply::default()))
-        .namespace("tests")
-        .clock(TokioClock::start())
-        .on_store_unavailable(crate::OnStoreUnavailable::FailOpen)
-        .build()
-        .unwrap();
-    let first = run_with(&once, b"payload").await.unwrap();
-    assert_eq!(first, Outcome::Unprotected(1));
-    assert!(record(&once).await.unwrap().is_released());
-    let other = run_with(&once, b"other").await;
-    assert!(matches!(other, Err(Error::Mismatch)), "{other:?}");
-    run_with(&once, b"payload").await.unwrap();
+    for resends in [false, true] {
+        let script = WithoutReply {
+            resends,
+            ..WithoutReply::default()
+        };
+        let once = Idempotency::builder(Scripted::new(script))
+            .namespace("tests")
+            .clock(TokioClock::start())
+            .on_store_unavailable(crate::OnStoreUnavailable::FailOpen)
+            .build()
+            .unwrap();
+        let first = run_with(&once, b"payload").await.unwrap();
+        assert_eq!(first, Outcome::Unprotected(1));
+        let released = record(&once).await.unwrap();
+        assert!(released.is_released());
+        assert_eq!(released.last_error.as_deref(), Some(WITHOUT_REPLY));
+        let other = run_with(&once, b"other").await;
+        assert_matches!(other, Err(Error::Mismatch));
+        run_with(&once, b"payload").await.unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -166,7 +166,7 @@ async fn a_claim_that_is_dropped_without_a_reply_keeps_its_payload() {
     dropped.await.unwrap_err();
     // The next call sends the release.
     let other = run_with(&once, b"other").await;
-    assert!(matches!(other, Err(Error::Mismatch)), "{other:?}");
+    assert_matches!(other, Err(Error::Mismatch));
     assert!(record(&once).await.unwrap().is_released());
     run_with(&once, b"payload").await.unwrap();
 }
@@ -185,12 +185,7 @@ struct Late {
 const LATE: Duration = Duration::from_millis(600);
 
 impl Script for Late {
-    async fn write(
-        &self,
-        table: &MemoryStore,
-        write: &RecordWrite,
-        deadline: Instant,
-    ) -> Result<Answer, StoreError> {
+    async fn write(&self, at: At<'_>, write: &RecordWrite) -> Result<Answer, StoreError> {
         if matches!(write, RecordWrite::Release(_)) {
             self.releases.fetch_add(1, Ordering::Relaxed);
             if self.is_silent.load(Ordering::Relaxed) {
@@ -203,9 +198,9 @@ impl Script for Late {
             _ => false,
         };
         if !is_claim || !self.is_next.swap(false, Ordering::Relaxed) {
-            return table.write(write, deadline).await;
+            return at.table.write(write, at.deadline).await;
         }
-        let (table, write) = (table.clone(), write.clone());
+        let (table, write) = (at.table.clone(), write.clone());
         if self.arrives {
             tokio::spawn(async move {
                 sleep(LATE).await;
@@ -235,7 +230,7 @@ async fn late(arrives: bool, is_takeover: bool) -> Bench<Late> {
     let script = &once.store.script;
     script.is_next.store(true, Ordering::Relaxed);
     let lost = one(&once, "order-1").await;
-    assert!(matches!(lost, Err(Error::Store(_))), "{lost:?}");
+    assert_matches!(lost, Err(Error::Store(_)));
     script.releases.store(0, Ordering::Relaxed);
     once
 }
@@ -249,6 +244,11 @@ async fn a_claim_that_arrives_after_its_release_is_released_by_a_later_call() {
             let arrived = record(&once).await.unwrap();
             assert!(!arrived.is_released(), "{is_takeover} {next} {arrived:?}");
             one(&once, next).await.unwrap();
+            if next == "another" {
+                let released = record(&once).await.unwrap();
+                assert_eq!(released.last_error.as_deref(), Some(WITHOUT_REPLY));
+                assert_eq!(released.fingerprint, Some(payload()));
+            }
             assert_eq!(one(&once, "order-1").await.unwrap().into_inner(), 1);
         }
     }
@@ -342,4 +342,27 @@ async fn a_claim_that_is_dropped_while_no_send_is_under_way_needs_no_release() {
     dropped.await.unwrap_err();
     is_over.store(true, Ordering::Relaxed);
     run("order-2").await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_no_record_refuses_in_the_last_round_is_released_by_the_next_call() {
+    let sent = Arc::new((AtomicU32::new(0), AtomicU32::new(0)));
+    let counts = Arc::clone(&sent);
+    let once = engine(Replies::default().on_write(move |write| {
+        let is_refused = match write {
+            RecordWrite::Create(_) => counts.0.fetch_add(1, Ordering::Relaxed) < 3,
+            RecordWrite::Release(_) => {
+                counts.1.fetch_add(1, Ordering::Relaxed);
+                true
+            }
+            _ => false,
+        };
+        is_refused.then_some(Ok(Answer::Refused(None)))
+    }));
+    let lost = one(&once, "order-1").await;
+    assert_matches!(lost, Err(Error::InFlight { .. }));
+    one(&once, "another").await.unwrap();
+    let (creates, releases) = &*sent;
+    assert_eq!(creates.load(Ordering::Relaxed), 4);
+    assert_eq!(releases.load(Ordering::Relaxed), 1);
 }

@@ -11,14 +11,19 @@ fn claimless() -> Bench<Replies> {
     engine(Replies::default().on_commit(|| Ok(Committed::Applied))).claimless()
 }
 
-/// Fails unless this is what `counting` adds to the counter of this name.
+/// Fails unless this is what `counting` adds to the counter, or the histogram, of this name.
 async fn assert_counted(name: &str, expected: u64, counting: impl Future<Output = ()>) {
     let recorder: &'static _ = Box::leak(Box::new(DebuggingRecorder::new()));
     let _installed = metrics::set_default_local_recorder(recorder);
     counting.await;
     let counted = recorder.snapshotter().snapshot().into_vec().into_iter();
     let counted = counted.filter(|(key, ..)| key.key().name() == name);
-    let counted: Vec<_> = counted.map(|(.., value)| value).collect();
+    // Of a histogram, the number of its values.
+    let counted = counted.map(|(.., value)| match value {
+        DebugValue::Histogram(values) => DebugValue::Counter(values.len() as u64),
+        value => value,
+    });
+    let counted: Vec<_> = counted.collect();
     assert_eq!(counted, [DebugValue::Counter(expected)]);
 }
 
@@ -38,14 +43,9 @@ async fn a_run_without_a_claim_is_one_execution_however_it_ends() {
 struct Fencing;
 
 impl Script for Fencing {
-    async fn commit(
-        &self,
-        table: &MemoryStore,
-        commit: Commit<'_>,
-        deadline: Instant,
-    ) -> Result<Committed, StoreError> {
+    async fn commit(&self, at: At<'_>, commit: Commit<'_>) -> Result<Committed, StoreError> {
         let id = &commit.record.unwrap().completion.id;
-        table.load(id, deadline).await.map(Committed::Fenced)
+        at.table.load(id, at.deadline).await.map(Committed::Fenced)
     }
 }
 
@@ -61,7 +61,7 @@ async fn a_duplicate_that_runs_without_a_claim_is_a_replay_and_no_execution() {
                 let once = once.claimless();
                 let handler = async move |_| succeeds.then_some(1).ok_or("a condition failed");
                 let again = once.run(key(), payload(), handler).await;
-                assert!(matches!(again, Ok(Outcome::Replayed(1, _))), "{again:?}");
+                assert_matches!(again, Ok(Outcome::Replayed(1, _)));
             };
             assert_counted(&format!("idempotency_{name}"), expected, counting).await;
         }
@@ -146,4 +146,13 @@ async fn a_success_that_could_not_be_stored_is_unrecorded_and_a_permanent_failur
         )
         .await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_under_a_claim_is_timed() {
+    let committing = async {
+        let committed = Replies::default().on_commit(|| Ok(Committed::Applied));
+        write(&engine(committed)).await.unwrap();
+    };
+    assert_counted("idempotency_completion_time", 1, committing).await;
 }

@@ -48,38 +48,23 @@ impl Unanswering {
 }
 
 impl Script for Unanswering {
-    async fn write(
-        &self,
-        table: &MemoryStore,
-        write: &RecordWrite,
-        deadline: Instant,
-    ) -> Result<Answer, StoreError> {
+    async fn write(&self, at: At<'_>, write: &RecordWrite) -> Result<Answer, StoreError> {
         if (self.is_left)(write) {
-            return Err(self.until(deadline).await);
+            return Err(self.until(at.deadline).await);
         }
-        table.write(write, deadline).await
+        at.table.write(write, at.deadline).await
     }
 
-    async fn keep(
-        &self,
-        table: &MemoryStore,
-        outcome: &LargeOutcome,
-        deadline: Instant,
-    ) -> Result<Place, StoreError> {
+    async fn keep(&self, at: At<'_>, outcome: &LargeOutcome) -> Result<Place, StoreError> {
         if !self.keeps {
-            return Err(self.until(deadline).await);
+            return Err(self.until(at.deadline).await);
         }
-        table.keep(outcome, deadline).await
+        at.table.keep(outcome, at.deadline).await
     }
 
-    async fn commit(
-        &self,
-        _: &MemoryStore,
-        _: Commit<'_>,
-        deadline: Instant,
-    ) -> Result<Committed, StoreError> {
+    async fn commit(&self, at: At<'_>, _: Commit<'_>) -> Result<Committed, StoreError> {
         if !self.commits {
-            return Err(self.until(deadline).await);
+            return Err(self.until(at.deadline).await);
         }
         Ok(Committed::Applied)
     }
@@ -330,10 +315,10 @@ async fn work_that_could_begin_only_after_its_lease_does_not_begin_unless_it_has
         sleep(LEASE).await;
         let begins = run.in_time(None).await;
         if is_claimless {
-            assert!(matches!(begins, Ok(Begun::Run(_))), "{begins:?}");
+            assert_matches!(begins, Ok(Begun::Run(_)));
             continue;
         }
-        assert!(matches!(begins, Err(Error::TooLate)), "{begins:?}");
+        assert_matches!(begins, Err(Error::TooLate));
         let record = record(&once).await.unwrap();
         assert_eq!(record.last_error.as_deref(), Some("not started"));
     }
@@ -351,5 +336,5 @@ async fn a_duplicate_without_a_claim_that_is_too_late_to_begin_is_replayed() {
     let times = Times::of(LEASE, None);
     sleep(times.end - Instant::now()).await;
     let begins = run.in_time(Some(times)).await;
-    assert!(matches!(begins, Ok(Begun::Replay(_))), "{begins:?}");
+    assert_matches!(begins, Ok(Begun::Replay(_)));
 }

@@ -41,7 +41,7 @@ async fn an_attempt_that_was_overtaken_by_no_outcome_has_lost_its_lease() {
         Some(another(Status::Completed, Some(unreadable))),
     ] {
         let lost = overtaken_by(left).await;
-        assert!(matches!(lost, Err(Error::LeaseLost)), "{lost:?}");
+        assert_matches!(lost, Err(Error::LeaseLost));
     }
 }
 
@@ -50,15 +50,12 @@ async fn an_attempt_whose_successors_outcome_was_not_kept_is_told_so() {
     let omitted = StoredOutcome::Omitted(Omission::TooLarge);
     let left = another(Status::Completed, Some(omitted));
     let ended = overtaken_by(Some(left)).await;
-    assert!(
-        matches!(
-            ended,
-            Err(Error::OutcomeOmitted {
-                reason: Omission::TooLarge,
-                handler_ran: true,
-                ..
-            })
-        ),
-        "{ended:?}"
+    assert_matches!(
+        ended,
+        Err(Error::OutcomeOmitted {
+            reason: Omission::TooLarge,
+            handler_ran: true,
+            ..
+        })
     );
 }

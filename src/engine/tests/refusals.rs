@@ -23,27 +23,18 @@ struct Refusing {
 }
 
 impl Script for Refusing {
-    async fn write(
-        &self,
-        table: &MemoryStore,
-        write: &RecordWrite,
-        deadline: Instant,
-    ) -> Result<Answer, StoreError> {
+    async fn write(&self, at: At<'_>, write: &RecordWrite) -> Result<Answer, StoreError> {
         match (self.meanwhile, write) {
             (Meanwhile::Unreleased, RecordWrite::Release(_)) => {
                 Err(StoreError::Denied("no permission".into()))
             }
-            _ => table.write(write, deadline).await,
+            _ => at.table.write(write, at.deadline).await,
         }
     }
 
-    async fn commit(
-        &self,
-        table: &MemoryStore,
-        commit: Commit<'_>,
-        deadline: Instant,
-    ) -> Result<Committed, StoreError> {
+    async fn commit(&self, at: At<'_>, commit: Commit<'_>) -> Result<Committed, StoreError> {
         let is_first = self.sends.fetch_add(1, Ordering::Relaxed) == 0;
+        let At { table, deadline } = at;
         let completion = &commit.record.unwrap().completion;
         match self.meanwhile {
             Meanwhile::Unreleased => {}
@@ -83,13 +74,13 @@ async fn a_refusal_after_a_send_that_applies_meanwhile_is_no_refusal() {
 #[tokio::test(start_paused = true)]
 async fn a_refusal_holds_where_a_successor_keeps_the_silent_send_from_applying() {
     let ended = refused(Meanwhile::TakenOver).await;
-    assert!(matches!(ended, Err(Error::Refused(_))), "{ended:?}");
+    assert_matches!(ended, Err(Error::Refused(_)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_needs_no_release_where_each_send_was_answered() {
     let ended = refused(Meanwhile::Unreleased).await;
-    assert!(matches!(ended, Err(Error::Refused(_))), "{ended:?}");
+    assert_matches!(ended, Err(Error::Refused(_)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -108,10 +99,10 @@ async fn a_commit_that_is_answered_ends_the_pause_of_claims() {
     };
     assert_eq!(charge("2").await.unwrap(), Outcome::Unrecorded(1));
     let paused = charge("3").await;
-    assert!(
-        matches!(&paused, Err(Error::Store(StoreError::Denied(reason)))
-            if reason.to_string().contains("or the store's certificate")),
-        "{paused:?}"
+    assert_matches!(
+        &paused,
+        Err(Error::Store(StoreError::Denied(reason)))
+            if reason.to_string().contains("or the store's certificate")
     );
     sleep(Duration::from_mins(1)).await;
     assert_eq!(write(&once).await.unwrap(), Outcome::Executed(1));
@@ -138,12 +129,12 @@ async fn the_record_of_a_raw_id_belongs_to_its_first_operation() {
             once.run(key, payload, handler).await
         };
         let charged = run("charge", None).await;
-        assert!(matches!(charged, Ok(Outcome::Executed(_))), "{charged:?}");
+        assert_matches!(charged, Ok(Outcome::Executed(_)));
         let again = run("charge", Some(b"a")).await;
-        assert!(matches!(again, Ok(Outcome::Replayed(..))), "{again:?}");
+        assert_matches!(again, Ok(Outcome::Replayed(..)));
         for payload in [None, Some(&b"a"[..])] {
             let refunded = run("refund", payload).await;
-            assert!(matches!(refunded, Err(Error::Mismatch)), "{refunded:?}");
+            assert_matches!(refunded, Err(Error::Mismatch));
         }
     }
 }

@@ -21,7 +21,7 @@ async fn a_renewal_that_fails_at_once_is_sent_again_in_half_of_the_time_left_and
     let run = once.run(key(), payload(), async |_| {
         std::future::pending::<Result<i32, Infallible>>().await
     });
-    assert!(matches!(run.await, Err(Error::TimedOut)));
+    assert_matches!(run.await, Err(Error::TimedOut));
     // A third of the lease, halves of what is left, a tenth of a second, and a last one at its end.
     let expected = [
         10_000, 20_000, 25_000, 27_500, 28_750, 29_375, 29_688, 29_844, 29_944, 30_000,

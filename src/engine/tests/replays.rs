@@ -13,7 +13,7 @@ async fn replayed(outcome: Result<String, Omission>) -> Result<Replayed, Error<I
         panic!("nothing was done before")
     };
     let ended = run.end(Disposition::Complete(outcome)).await;
-    assert!(matches!(ended, Ok(Ended::Done)), "{ended:?}");
+    assert_matches!(ended, Ok(Ended::Done));
     match once.begin(key(), payload()).await? {
         Begun::Replay(replayed) => Ok(replayed),
         Begun::Run(run) => panic!("{run:?}"),
@@ -38,15 +38,12 @@ async fn an_outcome_is_replayed_as_the_text_that_it_was() {
 #[tokio::test(start_paused = true)]
 async fn an_outcome_that_was_not_kept_is_no_replay() {
     let ended = replayed(Err(Omission::NotSerializable)).await;
-    assert!(
-        matches!(
-            ended,
-            Err(Error::OutcomeOmitted {
-                reason: Omission::NotSerializable,
-                handler_ran: false,
-                ..
-            })
-        ),
-        "{ended:?}"
+    assert_matches!(
+        ended,
+        Err(Error::OutcomeOmitted {
+            reason: Omission::NotSerializable,
+            handler_ran: false,
+            ..
+        })
     );
 }

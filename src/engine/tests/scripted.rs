@@ -11,53 +11,46 @@ use crate::protocol::record::{Found, RecordWrite};
 use crate::store::transaction::{Admission, Commit, Committed};
 use crate::store::{Answer, MemoryStore, Store, StoreError};
 
+/// The table that a call goes to, and the call's deadline.
+#[derive(Clone, Copy)]
+pub(super) struct At<'a> {
+    pub(super) table: &'a MemoryStore,
+    pub(super) deadline: Instant,
+}
+
 /// The answers of a store. Each call goes to the table unless a test says otherwise.
 pub(super) trait Script: Send + Sync + 'static {
     fn write(
         &self,
-        table: &MemoryStore,
+        at: At<'_>,
         write: &RecordWrite,
-        deadline: Instant,
     ) -> impl Future<Output = Result<Answer, StoreError>> + Send {
-        table.write(write, deadline)
+        at.table.write(write, at.deadline)
     }
 
     fn load(
         &self,
-        table: &MemoryStore,
+        at: At<'_>,
         id: &RecordId,
-        deadline: Instant,
     ) -> impl Future<Output = Result<Option<Found>, StoreError>> + Send {
-        table.load(id, deadline)
+        at.table.load(id, at.deadline)
     }
 
     fn keep(
         &self,
-        table: &MemoryStore,
+        at: At<'_>,
         outcome: &LargeOutcome,
-        deadline: Instant,
     ) -> impl Future<Output = Result<Place, StoreError>> + Send {
-        table.keep(outcome, deadline)
-    }
-
-    fn fetch(
-        &self,
-        table: &MemoryStore,
-        id: &RecordId,
-        place: &Place,
-        deadline: Instant,
-    ) -> impl Future<Output = Result<Option<Vec<u8>>, StoreError>> + Send {
-        table.fetch(id, place, deadline)
+        at.table.keep(outcome, at.deadline)
     }
 
     /// The table has no transactions, so a test that commits says what becomes of it.
     fn commit(
         &self,
-        table: &MemoryStore,
+        at: At<'_>,
         commit: Commit<'_>,
-        deadline: Instant,
     ) -> impl Future<Output = Result<Committed, StoreError>> + Send {
-        table.commit(commit, deadline)
+        at.table.commit(commit, at.deadline)
     }
 }
 
@@ -104,30 +97,20 @@ impl Replies {
 }
 
 impl Script for Replies {
-    async fn write(
-        &self,
-        table: &MemoryStore,
-        write: &RecordWrite,
-        deadline: Instant,
-    ) -> Result<Answer, StoreError> {
+    async fn write(&self, at: At<'_>, write: &RecordWrite) -> Result<Answer, StoreError> {
         let Some(reply) = (self.write)(write) else {
-            return table.write(write, deadline).await;
+            return at.table.write(write, at.deadline).await;
         };
         if matches!(reply, Err(StoreError::Timeout)) {
-            tokio::time::sleep_until(deadline).await;
+            tokio::time::sleep_until(at.deadline).await;
         }
         reply
     }
 
-    async fn commit(
-        &self,
-        table: &MemoryStore,
-        commit: Commit<'_>,
-        deadline: Instant,
-    ) -> Result<Committed, StoreError> {
+    async fn commit(&self, at: At<'_>, commit: Commit<'_>) -> Result<Committed, StoreError> {
         match &self.commit {
             Some(reply) => reply(),
-            None => table.commit(commit, deadline).await,
+            None => at.table.commit(commit, at.deadline).await,
         }
     }
 }
@@ -155,19 +138,24 @@ impl<P> Scripted<P> {
             script: Arc::new(script),
         }
     }
+
+    fn at(&self, deadline: Instant) -> At<'_> {
+        let table = &self.table;
+        At { table, deadline }
+    }
 }
 
 impl<P: Script> Store for Scripted<P> {
     async fn write(&self, write: &RecordWrite, deadline: Instant) -> Result<Answer, StoreError> {
-        self.script.write(&self.table, write, deadline).await
+        self.script.write(self.at(deadline), write).await
     }
 
     async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
-        self.script.load(&self.table, id, deadline).await
+        self.script.load(self.at(deadline), id).await
     }
 
     async fn keep(&self, outcome: &LargeOutcome, deadline: Instant) -> Result<Place, StoreError> {
-        self.script.keep(&self.table, outcome, deadline).await
+        self.script.keep(self.at(deadline), outcome).await
     }
 
     async fn fetch(
@@ -176,14 +164,18 @@ impl<P: Script> Store for Scripted<P> {
         place: &Place,
         deadline: Instant,
     ) -> Result<Option<Vec<u8>>, StoreError> {
-        self.script.fetch(&self.table, id, place, deadline).await
+        self.table.fetch(id, place, deadline).await
     }
 
     fn admission(&self) -> Option<Admission> {
         Some(|_, _| Ok(()))
     }
 
+    fn honours_tokens(&self) -> bool {
+        true
+    }
+
     async fn commit(&self, commit: Commit<'_>, deadline: Instant) -> Result<Committed, StoreError> {
-        self.script.commit(&self.table, commit, deadline).await
+        self.script.commit(self.at(deadline), commit).await
     }
 }

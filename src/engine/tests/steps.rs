@@ -14,18 +14,13 @@ struct SlowNote {
 const NOTE_TAKES: Duration = Duration::from_millis(400);
 
 impl Script for SlowNote {
-    async fn write(
-        &self,
-        table: &MemoryStore,
-        write: &RecordWrite,
-        deadline: Instant,
-    ) -> Result<Answer, StoreError> {
+    async fn write(&self, at: At<'_>, write: &RecordWrite) -> Result<Answer, StoreError> {
         if matches!(write, RecordWrite::Amend { .. })
             && self.notes.fetch_add(1, Ordering::Relaxed) == 0
         {
             sleep(NOTE_TAKES).await;
         }
-        table.write(write, deadline).await
+        at.table.write(write, at.deadline).await
     }
 }
 
@@ -41,10 +36,7 @@ async fn an_effect_whose_note_comes_too_late_does_not_fire_and_is_taken_back() {
         step.await
     });
     let late = run.await;
-    assert!(
-        matches!(late, Err(Error::Handler(StepError::OutOfTime))),
-        "{late:?}"
-    );
+    assert_matches!(late, Err(Error::Handler(StepError::OutOfTime)));
     assert_eq!(fired.into_inner(), 0);
     let entry = record(&once).await.unwrap().journal.get("charge").cloned();
     let entry = entry.expect("the note was written");
@@ -92,10 +84,7 @@ async fn a_result_that_an_earlier_attempt_recorded_is_given_once() {
         let fires = async |_| -> Result<i32, &str> { panic!("it has fired") };
         let given = claim.step("charge", fires).await?;
         let again = claim.step("charge", fires).await;
-        assert!(
-            matches!(again, Err(StepError::Repeated { .. })),
-            "{again:?}"
-        );
+        assert_matches!(again, Err(StepError::Repeated { .. }));
         Ok::<_, StepError<&str>>(given)
     });
     assert_eq!(second.await.unwrap(), Outcome::Executed(7));
@@ -109,11 +98,11 @@ async fn a_step_of_a_record_that_is_gone_does_not_fire_and_its_attempt_has_lost_
     let run = once.run(key(), payload(), async |claim| {
         let fires = async |_| -> Result<i32, &str> { panic!("it has fired") };
         let lost = claim.step("charge", fires).await;
-        assert!(matches!(lost, Err(StepError::LeaseLost)), "{lost:?}");
+        assert_matches!(lost, Err(StepError::LeaseLost));
         lost
     });
     let ended = run.await;
-    assert!(matches!(ended, Err(Error::LeaseLost)), "{ended:?}");
+    assert_matches!(ended, Err(Error::LeaseLost));
 }
 
 /// A successor has taken the key over, with the journal, when a step's note comes once more.
@@ -121,16 +110,11 @@ async fn a_step_of_a_record_that_is_gone_does_not_fire_and_its_attempt_has_lost_
 struct Succeeded;
 
 impl Script for Succeeded {
-    async fn write(
-        &self,
-        table: &MemoryStore,
-        write: &RecordWrite,
-        deadline: Instant,
-    ) -> Result<Answer, StoreError> {
+    async fn write(&self, at: At<'_>, write: &RecordWrite) -> Result<Answer, StoreError> {
         let RecordWrite::Amend { step, entry, .. } = write else {
-            return table.write(write, deadline).await;
+            return at.table.write(write, at.deadline).await;
         };
-        let found = table.load(write.id(), deadline).await?.unwrap();
+        let found = at.table.load(write.id(), at.deadline).await?.unwrap();
         let mut record = *found.content.unwrap();
         record.owner = Some(Owner::from_stored("successor"));
         record.journal.put(step, entry.clone());
@@ -146,7 +130,7 @@ async fn a_note_that_a_successor_has_inherited_does_not_let_the_step_fire() {
         claim.step("charge", fires).await
     });
     let ended = run.await;
-    assert!(matches!(ended, Err(Error::LeaseLost)), "{ended:?}");
+    assert_matches!(ended, Err(Error::LeaseLost));
 }
 
 #[tokio::test(start_paused = true)]
@@ -168,10 +152,7 @@ async fn a_step_that_says_again_that_it_fires_after_a_failed_note_keeps_its_leas
             claim.prepared_step("charge", effect).await
         });
         let failed = run.await;
-        assert!(
-            matches!(failed, Err(Error::Handler(StepError::Repeated { .. }))),
-            "{failed:?}"
-        );
+        assert_matches!(failed, Err(Error::Handler(StepError::Repeated { .. })));
         assert!(record(&once).await.unwrap().is_released());
     }
 }

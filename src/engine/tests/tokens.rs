@@ -24,12 +24,7 @@ struct Tokens {
 }
 
 impl Script for Tokens {
-    async fn commit(
-        &self,
-        _: &MemoryStore,
-        commit: Commit<'_>,
-        _: Instant,
-    ) -> Result<Committed, StoreError> {
+    async fn commit(&self, _: At<'_>, commit: Commit<'_>) -> Result<Committed, StoreError> {
         let mut sent = self.sent.lock().unwrap();
         sent.push(commit.token.to_owned());
         let number = u32::try_from(sent.len()).unwrap();
@@ -92,9 +87,6 @@ async fn each_send_of_a_request_has_its_token_and_each_other_request_another() {
 async fn a_commit_without_a_claim_that_lost_three_races_is_in_flight() {
     let once = meeting(&[Meets::Another; 3]).claimless();
     let lost = write(&once).await;
-    assert!(
-        matches!(lost, Err(Error::InFlight { lease, .. }) if lease.is_zero()),
-        "{lost:?}"
-    );
+    assert_matches!(lost, Err(Error::InFlight { lease, .. }) if lease.is_zero());
     assert_eq!(once.store.script.sent.lock().unwrap().len(), 3);
 }

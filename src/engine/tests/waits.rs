@@ -27,14 +27,9 @@ struct Race {
 const BUSY: Duration = Duration::from_secs(1);
 
 impl Script for Race {
-    async fn write(
-        &self,
-        table: &MemoryStore,
-        write: &RecordWrite,
-        deadline: Instant,
-    ) -> Result<Answer, StoreError> {
+    async fn write(&self, at: At<'_>, write: &RecordWrite) -> Result<Answer, StoreError> {
         let (RecordWrite::Create(claim) | RecordWrite::TakeOver { claim, .. }) = write else {
-            return table.write(write, deadline).await;
+            return at.table.write(write, at.deadline).await;
         };
         let number = self.claims.fetch_add(1, Ordering::Relaxed);
         let meets = self.meets.lock().unwrap().pop_front();
@@ -46,17 +41,17 @@ impl Script for Race {
             }
             Some(Meets::Released) => released_by_another(claim, number),
             Some(Meets::Itself) | None => {
-                table.sweep(EpochMillis(i64::MAX));
-                return table.write(&claim.clone().into(), deadline).await;
+                at.table.sweep(EpochMillis(i64::MAX));
+                return at.table.write(&claim.clone().into(), at.deadline).await;
             }
         };
         let record = met.content.as_ref().unwrap().as_ref().clone();
-        table.sweep(EpochMillis(i64::MAX));
+        at.table.sweep(EpochMillis(i64::MAX));
         let left = NewClaim {
             lease: record.lease.unwrap(),
             ..others(claim, record.attempt)
         };
-        table.write(&left.into(), deadline).await?;
+        at.table.write(&left.into(), at.deadline).await?;
         Ok(Answer::Refused(Some(met)))
     }
 }
@@ -80,6 +75,6 @@ async fn a_duplicate_that_has_waited_may_lose_as_many_races_as_one_that_comes_an
     assert_eq!(sent, 6);
 
     let (sent, ended) = claims(&[Running, Released, Released, Released]).await;
-    assert!(matches!(ended, Err(Error::InFlight { .. })), "{ended:?}");
+    assert_matches!(ended, Err(Error::InFlight { .. }));
     assert_eq!(sent, 4);
 }

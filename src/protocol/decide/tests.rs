@@ -167,7 +167,7 @@ fn what_is_confirmed_is_skipped_under_every_policy() {
     for crashed in [OnCrash::RunAgain, AFTER, OnCrash::Interrupt] {
         let known = entry(StepState::Confirmed(Ok("1".to_owned())));
         let decision = decide_step(Some(&known), crashed);
-        assert!(matches!(decision, StepDecision::Skip(Ok(_))));
+        assert_matches!(decision, StepDecision::Skip(Ok(_)));
     }
 }
 

@@ -248,3 +248,33 @@ fn a_saga_goes_on_only_where_its_state_can_be_read() {
     assert!(of("7").checked(true).is_err());
     assert!(of("7").checked(false).is_ok());
 }
+
+#[test]
+fn the_steps_that_are_kept_under_new_keys_are_those_that_were_confirmed_by_then() {
+    let at = |time| StepEntry::new(text(1), 1, 1, EpochMillis(time));
+    let steps = [("early", at(6)), ("just-then", at(7)), ("late", at(8))];
+    let mut journal: Journal = steps.into_iter().collect();
+    assert_eq!(journal.kept_steps().count(), 0);
+    let (name, keys) = journal.next_keys(AT);
+    journal.put(name, keys);
+    journal.put(SAGA, at(6));
+    journal.put("failed", StepEntry::new(StepState::Failed, 1, 1, AT));
+    let kept: Vec<_> = journal.kept_steps().collect();
+    assert_eq!(kept, ["early", "just-then"]);
+}
+
+#[test]
+fn each_step_that_has_begun_takes_one_place_whether_or_not_it_is_noted() {
+    let begun: Vec<_> = (0..10).map(|number| format!("begun-{number}")).collect();
+    let mut journal = Journal::default();
+    for number in 10..MAX_STEPS {
+        journal.put(format!("step-{number}"), entry(StepState::Failed));
+    }
+    assert!(journal.has_room_for("one-more", begun.iter().skip(1)));
+    assert!(!journal.has_room_for("one-more", begun.iter()));
+
+    let names: Vec<_> = (0..14).map(|number| format!("begun-{number}")).collect();
+    let note = |name: &String| (name.clone(), StepEntry::begun(None, AT));
+    let noted: Journal = names.iter().map(note).collect();
+    assert!(noted.has_room_for("one-more", names.iter()));
+}

@@ -264,10 +264,7 @@ fn a_derived_uuid_has_the_version_and_the_variant_of_its_kind() {
         let digits: Vec<_> = uuid.split('-').map(str::len).collect();
         assert_eq!(digits, [8, 4, 4, 4, 12], "{uuid}");
         assert_eq!(uuid.as_bytes()[14], b'8', "{uuid}");
-        assert!(
-            matches!(uuid.as_bytes()[19], b'8' | b'9' | b'a' | b'b'),
-            "{uuid}"
-        );
+        assert_matches!(uuid.as_bytes()[19], b'8' | b'9' | b'a' | b'b', "{uuid}");
     }
 }
 

@@ -10,7 +10,8 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use super::{
-    Arc, Found, GROUP, Groups, Instant, Mutex, PATIENCE, RecordId, RecordWrite, Way, yield_now,
+    Arc, Found, GROUP, Groups, Instant, Mutex, PATIENCE, RecordId, RecordWrite, Way, lock,
+    yield_now,
 };
 use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::record::{Completion, NewClaim, Owner, Release, StoredOutcome};
@@ -163,7 +164,7 @@ async fn claims(store: &Grouped, numbers: impl IntoIterator<Item = usize>) -> Ve
 async fn all_applied(tasks: Vec<Task>) {
     for task in tasks {
         let answer = task.await.unwrap();
-        assert!(matches!(answer, Ok(Answer::Applied(_))), "{answer:?}");
+        assert_matches!(answer, Ok(Answer::Applied(_)));
     }
 }
 
@@ -318,7 +319,7 @@ async fn callers_that_go_away_or_stand_still_hold_nothing_up() {
     settle().await;
     assert_eq!(gate.sizes(), [1, 5]);
     tasks.pop().unwrap().abort();
-    assert!(matches!(short.await.unwrap(), Err(StoreError::Timeout)));
+    assert_matches!(short.await.unwrap(), Err(StoreError::Timeout));
     gate.open.add_permits(1);
     all_applied(tasks).await;
     assert_eq!(gate.sizes(), [1, 5]);
@@ -403,7 +404,7 @@ async fn a_caller_that_has_gone_is_left_out_of_its_group() {
     tasks.remove(3).abort();
     settle().await;
     let late = store.write(&claim(9), Instant::now() + PATIENCE / 2).await;
-    assert!(matches!(late, Err(StoreError::NotSent)), "{late:?}");
+    assert_matches!(late, Err(StoreError::NotSent));
     gate.open.add_permits(2);
     all_applied(tasks).await;
     let asked = gate.calls.lock().unwrap().clone();
@@ -433,7 +434,7 @@ async fn a_deadline_that_has_passed_is_answered_without_a_write() {
     let store = grouped(Arc::clone(&gate));
     let tasks = claims(&store, 0..2).await;
     let late = store.write(&claim(2), Instant::now()).await;
-    assert!(matches!(late, Err(StoreError::NotSent)), "{late:?}");
+    assert_matches!(late, Err(StoreError::NotSent));
     gate.open.add_permits(9);
     all_applied(tasks).await;
     assert_eq!(gate.records.len(), 2);
@@ -536,7 +537,7 @@ fn a_runtime_that_ends_leaves_the_queue_to_the_others() {
     let third = two.block_on(async { start(&store, claim(2), 60).await });
     assert!(third.unwrap().unwrap().is_applied());
     two.block_on(settle());
-    assert!(!store.queues.claims.state().is_busy);
+    assert!(!lock(&store.queues.claims.state).is_busy);
 }
 
 /// Callers come, are dropped and have little time, calls are answered, all in an order that the seed
@@ -576,7 +577,7 @@ async fn in_any_order_of_events_every_caller_that_stays_is_answered() {
         }
         // Those that were dropped last end, too.
         settle().await;
-        assert!(!store.queues.claims.state().is_busy, "seed {seed}");
+        assert!(!lock(&store.queues.claims.state).is_busy, "seed {seed}");
     }
 }
 
@@ -651,8 +652,8 @@ async fn a_request_without_an_answer_in_its_group_has_timed_out() {
     let ids = [0, 1].map(id);
     let [answered, unanswered] = ids.each_ref().map(|id| groups.load(id, deadline));
     let (answered, unanswered) = tokio::join!(answered, unanswered);
-    assert!(matches!(answered, Ok(None)));
-    assert!(matches!(unanswered, Err(StoreError::Timeout)));
+    assert_matches!(answered, Ok(None));
+    assert_matches!(unanswered, Err(StoreError::Timeout));
 }
 
 /// Leaves one record of each group open, and is slow to answer for it alone.
@@ -768,7 +769,7 @@ async fn a_write_that_its_group_may_have_applied_is_uncertain_whatever_it_meets_
         let groups = Groups::new(Arc::new(Left(left)), true);
         let deadline = Instant::now() + Duration::from_mins(1);
         let error = groups.write(&claim(0), deadline).await.unwrap_err();
-        assert!(matches!(error, StoreError::Throttled(_)), "{error:?}");
+        assert_matches!(error, StoreError::Throttled(_));
         assert_eq!(error.may_have_applied(), left().is_uncertain());
     }
 }

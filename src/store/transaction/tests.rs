@@ -77,8 +77,5 @@ async fn a_store_without_transactions_rejects_a_commit() {
     let soon = tokio::time::Instant::now() + std::time::Duration::from_secs(1);
     let store = MemoryStore::new();
     let rejected = store.commit(Commit::new("token", None, &[]), soon).await;
-    assert!(
-        matches!(rejected, Err(StoreError::Rejected(_))),
-        "{rejected:?}"
-    );
+    assert_matches!(rejected, Err(StoreError::Rejected(_)));
 }

@@ -76,3 +76,27 @@ fn fingerprints_are_compared_only_where_both_sides_have_ours() {
     let ours = Found::readable(completed());
     assert_eq!(asked(Some(&ours), "me", None, &rules()), "replay");
 }
+
+#[test]
+fn a_mismatch_tells_for_how_long_the_attempt_with_the_other_payload_runs() {
+    let (owner, other) = (Owner::from_stored("me"), Fingerprint::bytes(b"other"));
+    let asking = Asking::new(&owner, Some(&other), NOW);
+    let leased = |lease| Record {
+        lease: Some(lease),
+        ..in_progress()
+    };
+    let done = Record {
+        lease: Some(at(1)),
+        ..completed()
+    };
+    for (record, until) in [
+        (leased(at(1)), Some(at(1))),
+        (leased(NOW), None),
+        (leased(RELEASED), None),
+        (done, None),
+    ] {
+        let found = Found::readable(record);
+        let decision = decide(Some(&found), asking, &rules());
+        assert_eq!(decision, Decision::Mismatch { until });
+    }
+}
