@@ -74,6 +74,7 @@ pub async fn conformance(store: &impl Store) -> Result<(), TestError> {
         claims::a_resumed_record_keeps_its_last_error,
         claims::an_unstarted_record_loses_its_last_error,
         claims::a_fresh_takeover_keeps_nothing,
+        claims::a_takeover_keeps_no_fingerprint,
         claims::a_takeover_needs_the_exact_version,
         claims::an_absent_attribute_must_still_be_absent,
         claims::of_many_takeovers_at_once_one_applies,

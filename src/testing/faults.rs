@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use tokio::time::Instant;
 
 use crate::protocol::key::RecordId;
+use crate::protocol::lock::lock;
 use crate::protocol::packed::{LargeOutcome, Place};
 use crate::protocol::record::{Found, RecordWrite};
 use crate::store;
@@ -84,13 +85,13 @@ impl FaultyStore {
     #[doc(hidden)]
     pub fn seeded(inner: impl Store, seed: u64, probability: f64) -> Self {
         let store = Self::new(inner);
-        store.state().plan = Plan::seeded(seed, probability);
+        lock(&store.state).plan = Plan::seeded(seed, probability);
         store
     }
 
     /// Queues a fault for the next such call.
     pub fn inject(&self, call: Call, fault: Fault) {
-        self.state().plan.inject(call, fault);
+        lock(&self.state).plan.inject(call, fault);
     }
 
     /// Lets the process die at the next such call, before it is sent. Before [`Call::Complete`] or
@@ -123,7 +124,7 @@ impl FaultyStore {
 
     fn crash(&self, call: Call, applies: bool) -> Crash {
         let crash = Crash::new();
-        self.state().crash = Some(PlannedCrash {
+        lock(&self.state).crash = Some(PlannedCrash {
             call,
             applies,
             crash: crash.clone(),
@@ -133,7 +134,9 @@ impl FaultyStore {
 
     /// Makes a call, unless the process is to die before it or after it.
     async fn alive<T>(&self, call: Call, made: impl Future<Output = T>) -> T {
-        let planned = self.state().crash.take_if(|planned| planned.call == call);
+        let planned = lock(&self.state)
+            .crash
+            .take_if(|planned| planned.call == call);
         let Some(planned) = planned else {
             return made.await;
         };
@@ -145,7 +148,7 @@ impl FaultyStore {
 
     /// Stops all faults, and forgets those in the queue, and a crash. Late writes still arrive.
     pub fn calm(&self) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.plan = Plan::default();
         state.crash = None;
     }
@@ -153,11 +156,7 @@ impl FaultyStore {
     /// Counts how often each call met each fault, by the fault's name.
     #[doc(hidden)]
     pub fn met(&self) -> BTreeMap<(Call, &'static str), u64> {
-        self.state().met.clone()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state).met.clone()
     }
 
     /// Chooses the fault of this call. Late writes that are due by now arrive before it.
@@ -168,7 +167,7 @@ impl FaultyStore {
             let deadline = Instant::now() + Duration::from_mins(1);
             let _ = self.under_way(late).arrive(&write, deadline).await;
         }
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let fault = state.plan.next(call)?;
         *state.met.entry((call, fault.name())).or_default() += 1;
         Some(fault)
@@ -177,7 +176,7 @@ impl FaultyStore {
     /// Takes the first late write that is due.
     fn due(&self) -> Option<Late> {
         let now = Instant::now();
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let due = state.late.iter().position(|late| late.at <= now)?;
         Some(state.late.remove(due))
     }
@@ -200,7 +199,7 @@ impl FaultyStore {
         };
         match fault {
             Fault::Late(pause) => {
-                self.state().late.push(late(pause));
+                lock(&self.state).late.push(late(pause));
                 Err(fault.error())
             }
             Fault::Delayed(pause) => {
@@ -214,7 +213,7 @@ impl FaultyStore {
                 under_way.arrive(write, deadline).await
             }
             Fault::Copied(pause) => {
-                self.state().late.push(late(pause));
+                lock(&self.state).late.push(late(pause));
                 send().await
             }
             _ => meet(fault, deadline, send).await,
@@ -306,7 +305,7 @@ impl UnderWay<'_> {
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        self.wire.state().late.extend(self.late.take());
+        lock(&self.wire.state).late.extend(self.late.take());
     }
 }
 

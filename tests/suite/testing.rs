@@ -8,15 +8,18 @@ use lambda_http::aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV
 use lambda_http::{Context, LambdaEvent, Request, RequestExt, RequestPayloadExt};
 use lambda_idempotency::http::IdempotencyLayer;
 use lambda_idempotency::http::events::Incoming;
-use lambda_idempotency::store::MemoryStore;
+use lambda_idempotency::protocol::record::{Found, RecordWrite};
+use lambda_idempotency::store::{Answer, MemoryStore, Store};
 use lambda_idempotency::testing::{
     Call, Crash, FaultyStore, ManualClock, TestClaim, TestError, TestMessage, TestRequest,
+    conformance,
 };
 use lambda_idempotency::{
     Begun, Builder, Claim, Clock, Disposition, Ended, EpochMillis, Error, Idempotency, Key,
-    OnCrash, Step, StepError, sqs,
+    OnCrash, RecordId, Step, StepError, StoreError, sqs,
 };
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tower::{ServiceBuilder, ServiceExt};
 
 use crate::on_each_server;
@@ -99,7 +102,7 @@ async fn a_test_claim_ends_with_its_lease_by_its_clock() {
     clock.advance(Duration::from_secs(1));
     assert!(claim.is_over());
     let late = claim.step("charge", async |_| Ok::<_, io::Error>(1)).await;
-    assert!(matches!(late, Err(StepError::OutOfTime)), "{late:?}");
+    assert_matches!(late, Err(StepError::OutOfTime));
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,7 +121,7 @@ async fn a_pending_step_of_a_test_claim_fires_again_or_waits_for_an_operator() {
     let careful = claim().await.unwrap();
     let step = Step::named("charge").on_crash(OnCrash::Interrupt);
     let charged = careful.step(step, async |_| Ok::<_, io::Error>(7)).await;
-    assert!(matches!(charged, Err(StepError::Interrupted { .. })));
+    assert_matches!(charged, Err(StepError::Interrupted { .. }));
 }
 
 #[tokio::test(start_paused = true)]
@@ -127,7 +130,7 @@ async fn a_step_without_a_usable_name_is_an_error_of_the_test_claim() {
         .confirmed("", &1)
         .unwrap();
     let made = claim.claim().await;
-    assert!(matches!(made, Err(TestError::Step { .. })), "{made:?}");
+    assert_matches!(made, Err(TestError::Step { .. }));
 }
 
 on_each_server!(a_run_of_a_test_claim_commits_with_the_store_it_was_given);
@@ -143,11 +146,11 @@ async fn a_run_of_a_test_claim_commits_with_the_store_it_was_given(server: Serve
     run.claim().write(order.table_name(&orders)).unwrap();
     let ended = run.end(Disposition::Complete(Ok("17".into()))).await;
 
-    assert!(matches!(ended, Ok(Ended::Done)), "{ended:?}");
+    assert_matches!(ended, Ok(Ended::Done));
     let found = server.client().scan().table_name(&orders).send().await;
     assert_eq!(found.unwrap().count(), 1);
     let again = claim.attempt(1).begin(store).await;
-    assert!(matches!(again, Err(TestError::Replayed)), "{again:?}");
+    assert_matches!(again, Err(TestError::Replayed));
 }
 
 #[tokio::test(start_paused = true)]
@@ -170,7 +173,7 @@ async fn a_point_that_was_reached_twice_is_not_reached_by_the_next_attempt() {
     };
     crash.cut_off(twice).await.unwrap();
     let next = crash.cut_off(tokio::task::yield_now()).await;
-    assert!(matches!(next, Err(TestError::NotCrashed { .. })));
+    assert_matches!(next, Err(TestError::NotCrashed { .. }));
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,7 +196,7 @@ async fn a_crash_after_the_claim_keeps_the_handler_from_running() {
         .await
         .unwrap();
     // The process is dead: the next call of the same engine releases nothing.
-    assert!(matches!(run().await, Err(Error::InFlight { .. })));
+    assert_matches!(run().await, Err(Error::InFlight { .. }));
     clock.pass_lease(&once);
     assert_eq!(run().await.unwrap().into_inner(), 2);
 }
@@ -316,7 +319,7 @@ async fn a_calmed_store_lets_nothing_crash() {
         Ok::<_, io::Error>(1)
     });
     let ended = crash.cut_off(run).await;
-    assert!(matches!(ended, Err(TestError::NotCrashed { .. })));
+    assert_matches!(ended, Err(TestError::NotCrashed { .. }));
 }
 
 #[test]
@@ -397,4 +400,34 @@ async fn a_claim_for_a_test_is_protected_whatever_the_environment_says() {
     }
     let claim = TestClaim::new(Key::new("charge", "A-17")).attempt(2);
     assert_eq!(claim.claim().await.unwrap().attempt(), 2);
+}
+
+/// Keeps the fingerprint of a record that a claim without one takes over.
+struct Keeping(MemoryStore);
+
+impl Store for Keeping {
+    async fn write(&self, write: &RecordWrite, deadline: Instant) -> Result<Answer, StoreError> {
+        let mut write = write.clone();
+        if let RecordWrite::TakeOver { claim, .. } = &mut write
+            && claim.fingerprint.is_none()
+        {
+            let found = self.0.load(&claim.id, deadline).await?;
+            let record = found.and_then(|found| found.content.ok());
+            claim.fingerprint = record.and_then(|record| record.fingerprint);
+        }
+        self.0.write(&write, deadline).await
+    }
+
+    async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
+        self.0.load(id, deadline).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_keeps_a_fingerprint_in_a_takeover_is_found_out() {
+    let checked = conformance(&Keeping(MemoryStore::new())).await;
+    let Err(TestError::Violation { case, .. }) = checked else {
+        panic!("{checked:?}")
+    };
+    assert_eq!(case, "a_takeover_keeps_no_fingerprint");
 }

@@ -6,6 +6,7 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use crate::protocol::record::{NewClaim, Record, RecordWrite, Release, Takeover, Version};
+use crate::protocol::transition;
 use crate::store::Answer;
 use crate::testing::conformance::bench::{Bench, Check, not_sent, same};
 
@@ -93,7 +94,7 @@ fn end_of(text: &str) -> &str {
 }
 
 /// Makes a takeover of the record that was `seen`.
-fn take_over(seen: &Version, claim: &NewClaim, mode: Takeover) -> RecordWrite {
+pub(super) fn take_over(seen: &Version, claim: &NewClaim, mode: Takeover) -> RecordWrite {
     RecordWrite::TakeOver {
         seen: seen.clone(),
         mode,
@@ -161,6 +162,28 @@ pub(super) async fn a_fresh_takeover_keeps_nothing(bench: &Bench<'_>) -> Check {
     bench.has(&first.id, Record::claimed(&claim)).await?;
     let stands = bench.load(&first.id).await?.ok_or("the record is gone")?;
     same("the answer", answer, Answer::Applied(Some(stands)))
+}
+
+/// A store that sets only what the claim has keeps the fingerprint of another payload, which the next request
+/// doesn't match.
+pub(super) async fn a_takeover_keeps_no_fingerprint(bench: &Bench<'_>) -> Check {
+    for mode in [Takeover::Resume, Takeover::Unstarted, Takeover::Fresh] {
+        let name = format!("unchecked-{mode:?}");
+        let first = bench.claimed(&name).await?;
+        let release = Release {
+            forget_fingerprint: false,
+            ..bench.release(&first)?
+        };
+        bench.applies("a release", release).await?;
+        let released = bench.record(&first.id).await?;
+        let mut claim = successor(bench, &name)?;
+        claim.fingerprint = None;
+        let write = take_over(&Version::of(&released), &claim, mode);
+        let expected = transition(Some(&released), &write).ok_or("the write doesn't apply")?;
+        bench.applies("a takeover", write).await?;
+        bench.has(&first.id, expected).await?;
+    }
+    Ok(())
 }
 
 pub(super) async fn a_takeover_needs_the_exact_version(bench: &Bench<'_>) -> Check {

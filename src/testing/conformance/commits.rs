@@ -7,10 +7,10 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::bench::{Bench, Check, not_sent, ok, owner, same, settled, soon};
-use super::fence::amendment;
+use super::fence::{amendment, finished};
 use crate::protocol::journal::Journal;
 use crate::protocol::record::{
-    Completion, Final, Found, NewClaim, Record, RecordWrite, StoredOutcome, Takeover, Version,
+    Final, Found, NewClaim, Record, RecordWrite, StoredOutcome, Takeover, Version,
 };
 use crate::store::StoreError;
 use crate::store::transaction::{Commit, Committed};
@@ -70,12 +70,6 @@ impl Bench<'_> {
             before,
         )
     }
-}
-
-fn finished(claim: &NewClaim, completion: &Completion) -> Record {
-    let mut record = Record::claimed(claim);
-    record.complete(completion);
-    record
 }
 
 pub(super) async fn a_commit_completes_the_owners_claim(bench: &Bench<'_>) -> Check {

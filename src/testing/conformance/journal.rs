@@ -10,6 +10,7 @@ use crate::protocol::packed::{LargeOutcome, Place};
 use crate::protocol::record::{Found, NewClaim, Omission, RecordWrite, Takeover, Version};
 use crate::store::{Answer, StoreError};
 use crate::testing::conformance::bench::{Bench, Check, not_sent, ok, owner, same, soon};
+use crate::testing::conformance::claims::take_over;
 
 fn entry(state: StepState, revision: u32) -> StepEntry {
     StepEntry {
@@ -145,11 +146,7 @@ pub(super) async fn a_release_and_a_takeover_keep_the_journal(bench: &Bench<'_>)
         same("the journal after a release", &released.journal, &expected)?;
 
         let next = bench.claim(&name)?;
-        let take = RecordWrite::TakeOver {
-            seen: Version::of(&released),
-            mode,
-            claim: next.clone(),
-        };
+        let take = take_over(&Version::of(&released), &next, mode);
         let Answer::Applied(Some(Found {
             content: Ok(reply), ..
         })) = bench.write(take).await?
@@ -182,11 +179,8 @@ pub(super) async fn a_release_and_a_takeover_keep_the_journal(bench: &Bench<'_>)
 
 pub(super) async fn a_fresh_takeover_forgets_the_journal(bench: &Bench<'_>) -> Check {
     let (claim, _) = with_a_step(bench, "old-steps").await?;
-    let take = RecordWrite::TakeOver {
-        seen: Version::of(&bench.record(&claim.id).await?),
-        mode: Takeover::Fresh,
-        claim: bench.claim("old-steps")?,
-    };
+    let seen = Version::of(&bench.record(&claim.id).await?);
+    let take = take_over(&seen, &bench.claim("old-steps")?, Takeover::Fresh);
     let Answer::Applied(Some(found)) = bench.write(take).await? else {
         return Err("a takeover on the exact version didn't apply, or shows no record".to_owned());
     };

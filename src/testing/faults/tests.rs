@@ -75,7 +75,7 @@ async fn a_write_arrives_although_its_caller_is_gone_while_it_is_written() {
         let _ = tokio::time::timeout(seconds(2), wire.load(&claim.id, in_a_minute())).await;
         let found = wire.load(&claim.id, in_a_minute()).await.unwrap();
         assert!(found.is_some(), "{fault}");
-        assert!(wire.state().late.is_empty(), "{fault}");
+        assert!(lock(&wire.state).late.is_empty(), "{fault}");
     }
 }
 
@@ -85,8 +85,8 @@ async fn a_delayed_write_arrives_once_where_its_caller_waits() {
     let claim = claim();
     let write = RecordWrite::from(claim.clone());
     let answer = wire.write(&write, in_a_minute()).await;
-    assert!(matches!(answer, Ok(Answer::Applied(_))));
-    assert!(wire.state().late.is_empty());
+    assert_matches!(answer, Ok(Answer::Applied(_)));
+    assert!(lock(&wire.state).late.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,9 +122,9 @@ async fn a_copied_write_is_answered_and_arrives_once_more() {
     let claim = claim();
     let write = RecordWrite::from(claim.clone());
     let answer = wire.write(&write, in_a_minute()).await;
-    assert!(matches!(answer, Ok(Answer::Applied(_))));
+    assert_matches!(answer, Ok(Answer::Applied(_)));
     let done = wire.write(&completion().into(), in_a_minute()).await;
-    assert!(matches!(done, Ok(Answer::Applied(_))));
+    assert_matches!(done, Ok(Answer::Applied(_)));
     // TTL deletes the record: the copy of the claim finds nothing, and makes it anew.
     table.sweep(EpochMillis(200_000));
     assert_eq!(wire.load(&claim.id, in_a_minute()).await.unwrap(), None);
@@ -140,12 +140,12 @@ async fn what_is_late_arrives_before_the_next_call() {
     let wire = wire(Fault::Late(Duration::from_hours(1)));
     let claim = claim();
     let lost = wire.write(&claim.clone().into(), in_a_minute()).await;
-    assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
+    assert_matches!(lost, Err(StoreError::Unavailable(_)));
     assert_eq!(wire.load(&claim.id, in_a_minute()).await.unwrap(), None);
     tokio::time::sleep(Duration::from_hours(1)).await;
     let found = wire.load(&claim.id, in_a_minute()).await.unwrap();
     assert_eq!(found.unwrap().version.owner.as_deref(), Some("me"));
-    assert!(wire.state().late.is_empty());
+    assert!(lock(&wire.state).late.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
