@@ -64,7 +64,7 @@ use tracing::{Span, info_span};
 
 use crate::batch::{BodyError, Source};
 use crate::protocol::gzip::unpack;
-use crate::streams::{debug_ids, token};
+use crate::streams::token;
 
 pub use crate::batch::{BatchError, Order, Rejected, Rejection};
 
@@ -115,13 +115,7 @@ pub struct LogRecord {
     pub log_stream: Arc<str>,
 }
 
-debug_ids!(LogRecord {
-    id,
-    timestamp,
-    owner,
-    log_group,
-    log_stream,
-});
+debug_fields!([] LogRecord { id, timestamp, owner, log_group, log_stream });
 
 #[derive(Deserialize)]
 struct Wire {

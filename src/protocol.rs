@@ -26,6 +26,7 @@ pub mod journal;
 pub(crate) mod key;
 #[cfg(any(feature = "batch", feature = "invoke"))]
 pub(crate) mod key_source;
+pub(crate) mod lock;
 pub(crate) mod outcome;
 pub(crate) mod owner;
 pub mod packed;

@@ -179,10 +179,7 @@ async fn another_payload_is_a_mismatch_without_a_request(server: Server) {
     let once = world.process();
     run(&once, "1", "a", 7).await.unwrap();
     world.requests();
-    assert!(matches!(
-        run(&once, "1", "b", 8).await,
-        Err(Error::Mismatch)
-    ));
+    assert_matches!(run(&once, "1", "b", 8).await, Err(Error::Mismatch));
     assert_eq!(world.requests(), 0);
 }
 
@@ -225,10 +222,7 @@ async fn a_request_in_flight_is_asked_about_each_time(server: Server) {
             world.requests();
             for _ in 0..2 {
                 for once in [&here, &elsewhere] {
-                    assert!(matches!(
-                        run(once, "1", "a", 8).await,
-                        Err(Error::InFlight { .. })
-                    ));
+                    assert_matches!(run(once, "1", "a", 8).await, Err(Error::InFlight { .. }));
                     assert_eq!(world.requests(), 1);
                 }
             }

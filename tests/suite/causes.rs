@@ -43,7 +43,7 @@ async fn a_run_stores_and_logs_them() {
         once.run_with(Key::new("charge", "1"), None, handler, fail)
             .await
     };
-    assert!(matches!(run().await, Err(Error::Handler(_))));
+    assert_matches!(run().await, Err(Error::Handler(_)));
     assert!(log.text().contains(TEXT), "{}", log.text());
     let Err(Error::Failed(failure)) = run().await else {
         panic!("it is final");

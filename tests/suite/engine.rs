@@ -95,7 +95,7 @@ impl Bench {
             Err::<i32, _>(HandlerError::other("down"))
         });
         let failed = failed.await;
-        assert!(matches!(failed, Err(Error::Handler(_))), "{failed:?}");
+        assert_matches!(failed, Err(Error::Handler(_)));
     }
 
     /// A request with the same key and another payload.

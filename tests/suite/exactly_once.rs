@@ -343,9 +343,9 @@ async fn without_a_claim_a_permanent_failure_is_one_write_and_is_replayed(server
             once.run_with(key(), payload(), handler, |_| Verdict::Fail)
                 .await
         };
-        assert!(matches!(run().await, Err(Error::Handler(Failed::Broken))));
+        assert_matches!(run().await, Err(Error::Handler(Failed::Broken)));
         assert_eq!(bench.proxy.take_counts()["PutItem"], 1);
-        assert!(matches!(run().await, Err(Error::Failed(_))));
+        assert_matches!(run().await, Err(Error::Failed(_)));
         assert_eq!(bench.balance().await, 0);
     }
 }
@@ -416,9 +416,9 @@ async fn a_request_that_is_lost_to_the_end_has_written_nothing_and_a_retry_runs(
         let lost = form.place(&bench, &bench.lasting(3), 1).await;
         if form == Form::Alone {
             // The write that would fence its key off is lost, too.
-            assert!(matches!(lost, Err(Error::OutcomeUnknown(_))), "{lost:?}");
+            assert_matches!(lost, Err(Error::OutcomeUnknown(_)));
         } else {
-            assert!(matches!(lost, Err(Error::NotCommitted(_))), "{lost:?}");
+            assert_matches!(lost, Err(Error::NotCommitted(_)));
             let record = bench.record().await;
             let lease = &record["in_progress_expiration"];
             assert_eq!(lease, &number(0), "the released record is the proof");

@@ -86,7 +86,7 @@ async fn a_release_whose_reply_is_lost_has_released(server: Server) {
             Err::<i32, _>(HandlerError::other("down"))
         })
         .await;
-    assert!(matches!(failed, Err(Error::Handler(_))));
+    assert_matches!(failed, Err(Error::Handler(_)));
     assert_eq!(bench.item(ID).await["in_progress_expiration"], number(0));
     assert_eq!(run(&once, 1).await.unwrap(), Outcome::Executed(1));
 }
@@ -148,10 +148,7 @@ async fn a_success_that_cannot_be_recorded_is_returned_and_never_released(server
     let item = bench.item(ID).await;
     assert_eq!(item["status"], string("INPROGRESS"));
     assert_ne!(item["in_progress_expiration"], number(0));
-    assert!(matches!(
-        run(&bench.once(), 2).await,
-        Err(Error::InFlight { .. })
-    ));
+    assert_matches!(run(&bench.once(), 2).await, Err(Error::InFlight { .. }));
 }
 
 on_each_server!(a_success_that_cannot_be_recorded_is_an_error_where_the_setting_asks);
@@ -182,7 +179,7 @@ async fn a_claim_that_comes_back_after_its_own_lease_is_released_and_not_run(ser
         clock.advance(Duration::from_hours(1));
     };
     let (late, ()) = tokio::join!(run(&once, 1), meanwhile);
-    assert!(matches!(late, Err(Error::TooLate)), "{late:?}");
+    assert_matches!(late, Err(Error::TooLate));
     assert_eq!(bench.item(ID).await["in_progress_expiration"], number(0));
     assert_eq!(run(&bench.once(), 1).await.unwrap(), Outcome::Executed(1));
 }
@@ -212,12 +209,9 @@ async fn a_table_that_throttles_to_the_end_is_reported_as_such(server: Server) {
         .build()
         .unwrap();
     let error = run(&once, 1).await.unwrap_err();
-    assert!(
-        matches!(
-            error,
-            Error::Store(StoreError::Throttled(_) | StoreError::Timeout)
-        ),
-        "{error}"
+    assert_matches!(
+        error,
+        Error::Store(StoreError::Throttled(_) | StoreError::Timeout)
     );
 }
 
@@ -234,13 +228,13 @@ async fn a_function_without_permission_is_told_which_action_it_lacks(server: Ser
     let Error::Store(StoreError::Denied(reason)) = error else {
         panic!("{error}")
     };
-    assert!(matches!(
+    assert_matches!(
         reason.downcast_ref(),
         Some(DynamoDbError::AccessDenied {
             action: "dynamodb:PutItem",
             ..
         })
-    ));
+    );
 }
 
 on_each_server!(a_table_that_does_not_exist_is_named);
@@ -250,10 +244,10 @@ async fn a_table_that_does_not_exist_is_named(server: Server) {
     let Error::Store(StoreError::Misconfigured(reason)) = error else {
         panic!("{error}")
     };
-    assert!(matches!(
+    assert_matches!(
         reason.downcast_ref(),
         Some(DynamoDbError::TableNotFound { .. })
-    ));
+    );
 }
 
 on_each_server!(a_table_with_another_key_schema_is_explained);
@@ -264,10 +258,7 @@ async fn a_table_with_another_key_schema_is_explained(server: Server) {
     let Error::Store(StoreError::Misconfigured(reason)) = error else {
         panic!("{error}")
     };
-    assert!(matches!(
-        reason.downcast_ref(),
-        Some(DynamoDbError::Schema { .. })
-    ));
+    assert_matches!(reason.downcast_ref(), Some(DynamoDbError::Schema { .. }));
 
     let simple = server.idempotency_table().await;
     let store = DynamoDbStore::new(server.client(), simple)
@@ -334,7 +325,7 @@ async fn records_that_cannot_be_read_are_left_alone(server: Server) {
         bench.put(ID, item.clone()).await;
         let before = bench.item(ID).await;
         let error = run(&once, 1).await.expect_err(&format!("{item:?}"));
-        assert!(matches!(error, Error::Unreadable(_)), "{item:?}: {error}");
+        assert_matches!(error, Error::Unreadable(_), "{item:?}");
         assert_eq!(bench.item(ID).await, before);
     }
 }
@@ -358,10 +349,7 @@ async fn a_record_of_another_library_is_honoured(server: Server) {
         ("expiration", in_an_hour()),
     ];
     bench.put(ID, in_progress).await;
-    assert!(matches!(
-        run(&bench.once(), 1).await,
-        Err(Error::InFlight { .. })
-    ));
+    assert_matches!(run(&bench.once(), 1).await, Err(Error::InFlight { .. }));
 
     let over = [
         ("status", string("INPROGRESS")),
@@ -382,10 +370,7 @@ async fn a_claim_whose_replies_are_all_lost_does_not_hold_the_key(server: Server
     let bench = Bench::on(&server).await;
     bench.proxy.repeat("PutItem", Fault::LoseReply, 3);
     let error = run(&bench.once(), 1).await.unwrap_err();
-    assert!(
-        matches!(error, Error::Store(StoreError::Unavailable(_))),
-        "{error}"
-    );
+    assert_matches!(error, Error::Store(StoreError::Unavailable(_)));
     assert_eq!(run(&bench.once(), 2).await.unwrap(), Outcome::Executed(2));
 }
 
@@ -398,10 +383,7 @@ async fn throttling_never_opens_the_door(server: Server) {
         .on_store_unavailable(OnStoreUnavailable::FailOpen)
         .settings(|settings| settings.store_timeout = Duration::from_secs(2));
     let refused = run(&builder.build().unwrap(), 1).await;
-    assert!(
-        matches!(refused, Err(Error::Store(StoreError::Throttled(_)))),
-        "{refused:?}"
-    );
+    assert_matches!(refused, Err(Error::Store(StoreError::Throttled(_))));
 }
 
 on_each_server!(a_read_that_fails_while_waiting_never_opens_the_door);
@@ -416,7 +398,7 @@ async fn a_read_that_fails_while_waiting_never_opens_the_door(server: Server) {
     let first = bench.once();
     let outcome = first.run(key(), payload(), |_| async {
         let second = run(&waiting, 2).await;
-        assert!(matches!(second, Err(Error::InFlight { .. })), "{second:?}");
+        assert_matches!(second, Err(Error::InFlight { .. }));
         Ok::<_, Infallible>(1)
     });
     assert_eq!(outcome.await.unwrap(), Outcome::Executed(1));
@@ -426,10 +408,7 @@ async fn a_read_that_fails_while_waiting_never_opens_the_door(server: Server) {
 async fn a_store_that_cannot_be_reached_fails_closed_unless_told_otherwise() {
     let nowhere = || DynamoDbStore::new(Server::behind("http://127.0.0.1:1".into()).client(), "t");
     let error = refused(nowhere()).await;
-    assert!(
-        matches!(error, Error::Store(StoreError::Unavailable(_))),
-        "{error}"
-    );
+    assert_matches!(error, Error::Store(StoreError::Unavailable(_)));
 
     let open = Idempotency::builder(nowhere())
         .namespace("faults")

@@ -40,10 +40,10 @@ async fn every_run_runs_and_what_would_have_been_is_counted() {
     let payload = || Fingerprint::json(b"1");
     let run = |result: Result<u32, HandlerError>| once.run(key(), payload(), |_| async { result });
 
-    assert!(matches!(
+    assert_matches!(
         run(Err(HandlerError::other("no"))).await,
         Err(Error::Handler(_))
-    ));
+    );
     let first = once.run(key(), payload(), |_| async {
         // While it runs, a duplicate runs, too.
         let inner = once.run(key(), payload(), |_| async { Ok::<_, HandlerError>(3) });
@@ -85,7 +85,7 @@ async fn a_failure_for_good_is_counted_and_would_have_been_replayed() {
     for _ in 0..2 {
         let declined = |_| async { Err::<u32, _>(HandlerError::other("declined")) };
         let run = once.run_with(key(), Fingerprint::json(b"1"), declined, |_| Verdict::Fail);
-        assert!(matches!(run.await, Err(Error::Handler(_))), "each one runs");
+        assert_matches!(run.await, Err(Error::Handler(_)), "each one runs");
     }
     let seen = counted.take();
     assert_eq!(seen.get("failures"), Some(&1), "{seen:?}");
@@ -102,7 +102,7 @@ async fn another_payload_behind_a_derived_key_would_have_been_refused() {
             claim.derive_key("gateway");
             Err::<u32, _>(HandlerError::other("no"))
         });
-        assert!(matches!(run.await, Err(Error::Handler(_))), "each one runs");
+        assert_matches!(run.await, Err(Error::Handler(_)), "each one runs");
     }
     let seen = counted.take();
     assert_eq!((seen["executions"], seen["mismatches"]), (1, 1), "{seen:?}");

@@ -211,7 +211,7 @@ async fn an_outcome_that_cannot_be_kept_leaves_a_marker(server: Server) {
         bench.proxy.inject("PutItem", Fault::DENY);
         Ok::<_, Infallible>(noise(20_000))
     });
-    assert!(matches!(outcome.await, Ok(Outcome::Executed(_))));
+    assert_matches!(outcome.await, Ok(Outcome::Executed(_)));
     assert_eq!(omitted(&once).await, Omission::NotKept);
 }
 
@@ -227,7 +227,7 @@ async fn a_store_that_does_not_answer_leaves_time_for_the_completion(server: Ser
         bench.proxy.repeat("PutItem", Fault::INTERNAL, 200);
         Ok::<_, Infallible>(noise(20_000))
     });
-    assert!(matches!(outcome.await, Ok(Outcome::Executed(_))));
+    assert_matches!(outcome.await, Ok(Outcome::Executed(_)));
     let (record, _) = bench.items().await;
     assert_eq!(record["omitted"], S("not_kept".into()));
 }
@@ -243,7 +243,7 @@ async fn lost_replies_change_nothing(server: Server) {
         bench.proxy.inject("UpdateItem", Fault::LoseReply);
         Ok::<_, Infallible>(given)
     });
-    assert!(matches!(outcome.await, Ok(Outcome::Executed(_))));
+    assert_matches!(outcome.await, Ok(Outcome::Executed(_)));
     assert_eq!(replay(&once).await.unwrap(), large);
 }
 
@@ -258,10 +258,7 @@ async fn a_read_that_fails_is_an_error_and_never_opens_the_door(server: Server) 
     run(&once, &noise(20_000)).await.unwrap();
     bench.proxy.repeat("GetItem", Fault::LoseRequest, 3);
     let error = replay(&once).await.unwrap_err();
-    assert!(
-        matches!(error, Error::Store(StoreError::Unavailable(_))),
-        "{error}"
-    );
+    assert_matches!(error, Error::Store(StoreError::Unavailable(_)));
     assert_eq!(replay(&once).await.unwrap(), noise(20_000));
 }
 
@@ -330,10 +327,7 @@ async fn a_malformed_pointer_is_left_alone(server: Server) {
         item.insert("packed".into(), pointer.clone());
         bench.put(ID, item.clone()).await;
         let error = replay(&once).await.unwrap_err();
-        assert!(
-            matches!(error, Error::Unreadable(_)),
-            "{pointer:?}: {error}"
-        );
+        assert_matches!(error, Error::Unreadable(_), "{pointer:?}");
         assert_eq!(bench.items().await.0, item);
     }
 }

@@ -124,5 +124,5 @@ async fn a_handlers_error_reaches_its_caller_though_the_release_fails(server: Se
     let retry = once.run(Key::new("charge", "o-1"), None, |_| async {
         Ok::<_, HandlerError>(())
     });
-    assert!(matches!(retry.await, Err(Error::InFlight { .. })));
+    assert_matches!(retry.await, Err(Error::InFlight { .. }));
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use lambda_idempotency::protocol::journal::StepState;
 use lambda_idempotency::protocol::packed::{LargeOutcome, Place};
 use lambda_idempotency::protocol::record::{
@@ -14,8 +15,8 @@ use lambda_idempotency::protocol::record::{
 use lambda_idempotency::store::{Answer, MemoryStore, Store};
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{
-    Claim, Clock, Error, Idempotency, Key, OnCrash, Outcome, PreparedStep, RecordId, SagaError,
-    SagaStatus, Step, StepError, StoreError, Verdict,
+    Claim, Clock, Error, Idempotency, Key, OnCrash, Outcome, PreparedStep, RecordId, Saga,
+    SagaError, SagaStatus, Step, StepError, StoreError, Verdict,
 };
 use tokio::time::Instant;
 
@@ -132,6 +133,7 @@ fn key() -> Key {
     Key::new("checkout", "order-17")
 }
 
+type Handled = Result<u32, SagaError<Shop>>;
 type Told = Result<Outcome<u32>, Error<SagaError<Shop>>>;
 
 impl Bench {
@@ -189,7 +191,13 @@ impl Bench {
         }
     }
 
-    async fn checkout(&self, claim: Claim) -> Result<u32, SagaError<Shop>> {
+    /// Runs a step of the shop's, with its compensation.
+    async fn step<'a>(&'a self, saga: &mut Saga<'a, Shop>, name: &'a str) -> Handled {
+        let undo = move |key, result| self.undo(name, key, result);
+        saga.step(name, |key| self.fire(name, key), undo).await
+    }
+
+    async fn checkout(&self, claim: Claim) -> Handled {
         let mut saga = claim.saga()?.permanent(|error| *error == Shop::Declined);
         let mut total = 0;
         for name in STEPS {
@@ -210,19 +218,41 @@ impl Bench {
         Ok(total)
     }
 
-    /// Delivers once; `None` where the process died.
+    /// Delivers once to the checkout; `None` where the process died.
     async fn deliver(&self) -> Option<Told> {
-        let ran = self.once.run(key(), None, |claim| self.checkout(claim));
-        self.outcome(Box::pin(ran)).await
+        self.deliver_to(|claim| self.checkout(claim)).await
     }
 
-    /// Returns what a run ends with; `None` where the process died.
-    async fn outcome(&self, run: impl Future<Output = Told>) -> Option<Told> {
+    /// Delivers once to this handler; `None` where the process died.
+    async fn deliver_to<F: Future<Output = Handled>>(
+        &self,
+        handler: impl FnOnce(Claim) -> F,
+    ) -> Option<Told> {
+        let run = Box::pin(self.once.run(key(), None, handler));
         let ended = tokio::time::timeout(Duration::from_millis(50), run).await;
         if ended.is_err() {
             self.clock.advance(2 * LEASE);
         }
         ended.ok()
+    }
+
+    /// Delivers to a handler that fails, and whose saga has this status then.
+    async fn fails<F: Future<Output = Handled>>(
+        &self,
+        handler: impl FnOnce(Claim) -> F,
+        status: SagaStatus,
+    ) {
+        let run = Box::pin(self.once.run(key(), None, handler));
+        let told = run.await.unwrap_err();
+        let is_so = match status {
+            SagaStatus::Stuck => matches!(told, Error::Interrupted { .. }),
+            SagaStatus::Compensated => {
+                matches!(told, Error::Handler(SagaError::Compensated { .. }))
+            }
+            _ => matches!(told, Error::Handler(SagaError::Unanswered { .. })),
+        };
+        assert!(is_so, "{told:?}");
+        assert_eq!(self.status().await, status);
     }
 
     /// Delivers until the saga has ended.
@@ -281,14 +311,6 @@ impl Bench {
     }
 }
 
-fn is_compensated(error: &Error<SagaError<Shop>>) -> bool {
-    matches!(error, Error::Handler(SagaError::Compensated { .. }))
-}
-
-fn is_unanswered(error: &Error<SagaError<Shop>>) -> bool {
-    matches!(error, Error::Handler(SagaError::Unanswered { .. }))
-}
-
 #[tokio::test(start_paused = true)]
 async fn what_fails_for_good_undoes_what_was_done_and_duplicates_are_told() {
     let bench = bench(true, Some("ship"));
@@ -313,10 +335,10 @@ async fn what_fails_for_good_undoes_what_was_done_and_duplicates_are_told() {
 async fn a_saga_without_a_failure_is_done_and_replayed() {
     let bench = bench(true, None);
     let total = bench.deliver().await.unwrap().unwrap();
-    assert!(matches!(total, Outcome::Executed(17)));
+    assert_matches!(total, Outcome::Executed(17));
     assert_eq!(bench.status().await, SagaStatus::Completed);
     let again = bench.deliver().await.unwrap().unwrap();
-    assert!(matches!(again, Outcome::Replayed(17, _)));
+    assert_matches!(again, Outcome::Replayed(17, _));
     bench.assert_whole("done");
 }
 
@@ -428,9 +450,7 @@ async fn a_failure_that_passes_resumes_where_it_stopped() {
     let tries = AtomicUsize::new(0);
     let checkout = async |claim: Claim| {
         let mut saga = claim.saga()?.permanent(|error| *error == Shop::Declined);
-        let undo = |key, result| bench.undo("reserve", key, result);
-        saga.step("reserve", |key| bench.fire("reserve", key), undo)
-            .await?;
+        bench.step(&mut saga, "reserve").await?;
         let down = |_| async {
             match tries.fetch_add(1, Ordering::Relaxed) {
                 0 => Err(Shop::Down),
@@ -441,12 +461,9 @@ async fn a_failure_that_passes_resumes_where_it_stopped() {
             .await
     };
     let first = bench.once.run(key(), None, checkout).await.unwrap_err();
-    assert!(
-        matches!(
-            first,
-            Error::Handler(SagaError::Step(StepError::Effect(Shop::Down)))
-        ),
-        "{first:?}"
+    assert_matches!(
+        first,
+        Error::Handler(SagaError::Step(StepError::Effect(Shop::Down)))
     );
     assert_eq!(bench.status().await, SagaStatus::Running);
     bench.once.run(key(), None, checkout).await.unwrap();
@@ -460,7 +477,7 @@ async fn a_compensation_that_fails_for_good_waits_for_an_operator() {
     *bench.undo_fails.lock().unwrap() = Some("charge");
     for _ in 0..2 {
         let stuck = bench.deliver().await.unwrap().unwrap_err();
-        assert!(matches!(stuck, Error::Interrupted { .. }), "{stuck:?}");
+        assert_matches!(stuck, Error::Interrupted { .. });
         assert_eq!(bench.status().await, SagaStatus::Stuck);
         assert!(
             bench.world.lock().unwrap().undone.is_empty(),
@@ -480,16 +497,10 @@ async fn a_step_of_unknown_fate_that_nobody_can_be_asked_about_waits_for_an_oper
             .await
     };
     *bench.dies_behind.lock().unwrap() = Some("charge".to_owned());
-    let died = Box::pin(bench.once.run(key(), None, checkout));
-    assert!(bench.outcome(died).await.is_none());
+    assert!(bench.deliver_to(checkout).await.is_none());
     let answered = async |claim: Claim| Ok(checkout(claim).await.unwrap_or(0));
-    for stuck in [
-        bench.once.run(key(), None, checkout).await.unwrap_err(),
-        bench.once.run(key(), None, answered).await.unwrap_err(),
-    ] {
-        assert!(matches!(stuck, Error::Interrupted { .. }), "{stuck:?}");
-        assert_eq!(bench.status().await, SagaStatus::Stuck);
-    }
+    bench.fails(checkout, SagaStatus::Stuck).await;
+    bench.fails(answered, SagaStatus::Stuck).await;
     assert_eq!(bench.world.lock().unwrap().done["charge"], 1);
 }
 
@@ -498,9 +509,7 @@ async fn a_handler_may_go_on_from_an_interrupted_step_beside_its_saga() {
     let bench = bench(true, None);
     let checkout = async |claim: Claim| {
         let mut saga = claim.saga::<Shop>()?;
-        let undo = |key, result| bench.undo("reserve", key, result);
-        saga.step("reserve", |key| bench.fire("reserve", key), undo)
-            .await?;
+        bench.step(&mut saga, "reserve").await?;
         let mail = Step::named("mail").on_crash(OnCrash::Interrupt);
         match claim.step(mail, |key| bench.fire("mail", key)).await {
             // The provider says that it was sent.
@@ -509,20 +518,14 @@ async fn a_handler_may_go_on_from_an_interrupted_step_beside_its_saga() {
         }
     };
     *bench.dies_behind.lock().unwrap() = Some("mail".to_owned());
-    let died = Box::pin(bench.once.run(key(), None, checkout));
-    assert!(bench.outcome(died).await.is_none());
+    assert!(bench.deliver_to(checkout).await.is_none());
     let done = bench.once.run(key(), None, checkout).await.unwrap();
     assert_eq!(done, Outcome::Executed(7));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_not_one_saga_of_well_named_steps_is_refused_or_undone() {
-    let run = async |checkout: &dyn Fn(
-        Claim,
-    ) -> futures_util::future::BoxFuture<
-        'static,
-        Result<u32, SagaError<Shop>>,
-    >| {
+    let run = async |checkout: &dyn Fn(Claim) -> BoxFuture<'static, Handled>| {
         let bench = bench(true, None);
         let refused = bench.once.run(key(), None, checkout).await;
         match refused {
@@ -536,9 +539,9 @@ async fn what_is_not_one_saga_of_well_named_steps_is_refused_or_undone() {
             claim.saga::<Shop>().map(|_| 1)
         })
     });
-    assert!(matches!(nested.await, SagaError::Nested));
+    assert_matches!(nested.await, SagaError::Nested);
     let named = |names: &'static [&'static str]| {
-        move |claim: Claim| -> futures_util::future::BoxFuture<'static, _> {
+        move |claim: Claim| -> BoxFuture<'static, _> {
             Box::pin(async move {
                 let mut saga = claim.saga::<Shop>()?;
                 for name in names {
@@ -552,9 +555,10 @@ async fn what_is_not_one_saga_of_well_named_steps_is_refused_or_undone() {
     let many: Vec<&str> = (0..=50).map(|step| &*format!("{step}").leak()).collect();
     for name in ["@saga", ""] {
         let told = run(&named(vec![name].leak())).await;
-        assert!(
-            matches!(told, SagaError::Step(StepError::Name { .. })),
-            "nothing is to be undone: {told:?}"
+        assert_matches!(
+            told,
+            SagaError::Step(StepError::Name { .. }),
+            "nothing is to be undone"
         );
     }
     for (names, words, count) in [
@@ -582,11 +586,10 @@ async fn a_step_behind_a_compensation_waits_for_an_operator_as_any_other() {
         Err::<u32, _>(told)
     };
     *bench.dies_behind.lock().unwrap() = Some("notify".to_owned());
-    let died = Box::pin(bench.once.run(key(), None, checkout));
-    assert!(bench.outcome(died).await.is_none());
+    assert!(bench.deliver_to(checkout).await.is_none());
     for _ in 0..2 {
         let told = bench.once.run(key(), None, checkout).await.unwrap_err();
-        assert!(matches!(told, Error::Interrupted { .. }), "{told:?}");
+        assert_matches!(told, Error::Interrupted { .. });
     }
 }
 
@@ -632,10 +635,8 @@ async fn a_query_that_hangs_and_a_compensation_that_panics_are_bounded() {
             .await?;
         Err::<u32, _>(saga.abort(&Shop::Declined).await)
     };
-    let died = Box::pin(bench.once.run(key(), None, checkout));
-    assert!(bench.outcome(died).await.is_none());
-    let asked = bench.once.run(key(), None, checkout).await.unwrap_err();
-    assert!(is_unanswered(&asked), "{asked:?}");
+    assert!(bench.deliver_to(checkout).await.is_none());
+    bench.fails(checkout, SagaStatus::Running).await;
     let panics = async |claim: Claim| {
         let mut saga = claim.saga::<Shop>()?;
         let undo = |_, _: u32| async { panic!("in the compensation") };
@@ -643,9 +644,7 @@ async fn a_query_that_hangs_and_a_compensation_that_panics_are_bounded() {
             .await?;
         Err::<u32, _>(saga.abort(&Shop::Declined).await)
     };
-    let stuck = bench.once.run(key(), None, panics).await.unwrap_err();
-    assert!(matches!(stuck, Error::Interrupted { .. }), "{stuck:?}");
-    assert_eq!(bench.status().await, SagaStatus::Stuck);
+    bench.fails(panics, SagaStatus::Stuck).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -670,14 +669,9 @@ async fn an_abort_before_a_step_that_an_earlier_delivery_did_waits_for_an_operat
                 Err::<u32, _>(SagaError::Step(StepError::Effect(Shop::Down)))
             }
         };
-        let first = Box::pin(bench.once.run(key(), None, checkout(false)));
-        assert_eq!(bench.outcome(first).await.is_none(), dies);
-        let aborted = bench.once.run(key(), None, checkout(true)).await;
-        assert!(
-            matches!(aborted, Err(Error::Interrupted { .. })),
-            "{aborted:?}"
-        );
-        assert_eq!(bench.status().await, SagaStatus::Stuck);
+        let first = bench.deliver_to(checkout(false)).await;
+        assert_eq!(first.is_none(), dies);
+        bench.fails(checkout(true), SagaStatus::Stuck).await;
     }
 }
 
@@ -705,7 +699,7 @@ async fn a_compensation_that_may_have_happened_waits_for_an_operator() {
 }
 
 /// Charges at a provider that does it and never answers.
-async fn charge_unanswered(claim: Claim, charges: &AtomicUsize) -> Result<u32, SagaError<Shop>> {
+async fn charge_unanswered(claim: Claim, charges: &AtomicUsize) -> Handled {
     let mut saga = claim.saga::<Shop>()?;
     let query = |_| async { Ok((charges.load(Ordering::Relaxed) > 0).then_some(6)) };
     let charge = |_| async {
@@ -736,10 +730,7 @@ async fn a_step_that_may_have_happened_stays_so_where_its_next_note_fails() {
     let note = bench.store.writes.load(Ordering::Relaxed) + 2;
     bench.store.unavailable_at.store(note, Ordering::Relaxed);
     let second = bench.once.run(key(), None, checkout).await.unwrap_err();
-    assert!(
-        matches!(second, Error::Handler(SagaError::Step(StepError::Store(_)))),
-        "{second:?}"
-    );
+    assert_matches!(second, Error::Handler(SagaError::Step(StepError::Store(_))));
     let told = bench.once.run(key(), None, checkout).await.unwrap();
     assert_eq!((told, charges.into_inner()), (Outcome::Executed(6), 1));
 }
@@ -760,21 +751,14 @@ async fn a_transient_error_of_a_second_try_says_nothing_of_the_first() {
         };
         saga.step("charge", charge, |_, _| async { Ok(()) }).await
     };
-    let dies = bench.once.run(key(), None, |claim| checkout(claim, "dies"));
-    assert!(bench.outcome(Box::pin(dies)).await.is_none());
+    let dies = bench.deliver_to(|claim| checkout(claim, "dies"));
+    assert!(dies.await.is_none());
     let fails = bench
         .once
         .run(key(), None, |claim| checkout(claim, "fails"));
     fails.await.unwrap_err();
-    let aborts = bench
-        .once
-        .run(key(), None, |claim| checkout(claim, "aborts"));
-    let aborted = aborts.await;
-    assert!(
-        matches!(aborted, Err(Error::Interrupted { .. })),
-        "{aborted:?}"
-    );
-    assert_eq!(bench.status().await, SagaStatus::Stuck);
+    let aborts = bench.fails(|claim| checkout(claim, "aborts"), SagaStatus::Stuck);
+    aborts.await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -804,11 +788,7 @@ async fn a_step_beside_a_saga_keeps_nothing_from_being_undone() {
         mail.map_err(SagaError::Step)?;
         charged
     };
-    let ended = bench.once.run(key(), None, checkout).await;
-    assert!(
-        matches!(ended, Err(Error::Handler(SagaError::Compensated { .. }))),
-        "{ended:?}"
-    );
+    bench.fails(checkout, SagaStatus::Compensated).await;
     assert_eq!(undone.into_inner(), 1);
 }
 
@@ -821,9 +801,7 @@ async fn a_pending_step_beside_a_saga_that_this_delivery_has_named_is_not_undone
         }
         let checkout = async |claim: Claim| {
             let mut saga = claim.saga()?.permanent(|error| *error == Shop::Declined);
-            let undo = |key, result| bench.undo("reserve", key, result);
-            saga.step("reserve", |key| bench.fire("reserve", key), undo)
-                .await?;
+            bench.step(&mut saga, "reserve").await?;
             let is_unsure = !dies;
             let notify = Step::named("notify").unsure_after(move |_| is_unsure);
             let notified = claim.step(notify, async |key| {
@@ -837,11 +815,9 @@ async fn a_pending_step_beside_a_saga_that_this_delivery_has_named_is_not_undone
                 .await
         };
         if dies {
-            let died = Box::pin(bench.once.run(key(), None, checkout));
-            assert!(bench.outcome(died).await.is_none());
+            assert!(bench.deliver_to(checkout).await.is_none());
         }
-        let told = bench.once.run(key(), None, checkout).await.unwrap_err();
-        assert!(is_compensated(&told), "{told:?}");
+        bench.fails(checkout, SagaStatus::Compensated).await;
         let record = bench.record().await;
         let notify = record.journal.get("notify").unwrap();
         assert_eq!(notify.state, StepState::Pending);
@@ -870,9 +846,7 @@ async fn a_step_of_the_saga_that_this_delivery_could_not_finish_waits_for_an_ope
             charged.unwrap_err();
             Err::<u32, _>(saga.abort(&Shop::Declined).await)
         };
-        let told = bench.once.run(key(), None, aborts).await.unwrap_err();
-        assert!(matches!(told, Error::Interrupted { .. }), "{told:?}");
-        assert_eq!(bench.status().await, SagaStatus::Stuck);
+        bench.fails(aborts, SagaStatus::Stuck).await;
     }
 }
 
@@ -898,11 +872,8 @@ async fn an_abort_behind_an_effect_of_unknown_fate_asks_the_provider_first() {
             saga.finish().await?;
             Ok(6)
         };
-        let first = bench.once.run(key(), None, checkout).await.unwrap_err();
-        assert!(is_unanswered(&first), "{first:?}");
-        assert_eq!(bench.status().await, SagaStatus::Compensating);
-        let second = bench.once.run(key(), None, checkout).await.unwrap_err();
-        assert!(is_compensated(&second), "{second:?}");
+        bench.fails(checkout, SagaStatus::Compensating).await;
+        bench.fails(checkout, SagaStatus::Compensated).await;
         assert_eq!(undone.into_inner(), usize::from(happened));
         assert_eq!(bench.status().await, SagaStatus::Compensated);
     }
@@ -919,9 +890,7 @@ async fn a_second_abort_after_a_compensation_got_stuck_says_so() {
         saga.abort(&Shop::Declined).await;
         Err::<u32, _>(saga.abort(&Shop::Declined).await)
     };
-    let told = bench.once.run(key(), None, checkout).await.unwrap_err();
-    assert!(matches!(told, Error::Interrupted { .. }), "{told:?}");
-    assert_eq!(bench.status().await, SagaStatus::Stuck);
+    bench.fails(checkout, SagaStatus::Stuck).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -929,9 +898,7 @@ async fn a_second_abort_after_all_was_undone_tells_the_same() {
     let bench = bench(true, None);
     let checkout = async |claim: Claim| {
         let mut saga = claim.saga()?.permanent(|error| *error == Shop::Declined);
-        let undo = |key, result| bench.undo("reserve", key, result);
-        saga.step("reserve", |key| bench.fire("reserve", key), undo)
-            .await?;
+        bench.step(&mut saga, "reserve").await?;
         saga.abort(&Shop::Declined).await;
         match saga.abort(&Shop::Declined).await {
             SagaError::Compensated { undone, .. } => Ok(undone),
@@ -967,14 +934,14 @@ async fn a_compensation_that_an_operator_settled_is_as_any_other() {
         .store
         .write(&RecordWrite::Intervene(settled), end)
         .await;
-    assert!(matches!(settled, Ok(Answer::Applied(_))), "{settled:?}");
+    assert_matches!(settled, Ok(Answer::Applied(_)));
 
     *bench.undo_fails.lock().unwrap() = None;
     *bench.dies_behind.lock().unwrap() = Some("charge/undo".to_owned());
     assert!(bench.deliver().await.is_none());
     assert_eq!(bench.status().await, SagaStatus::Compensating);
     let ended = bench.deliver_all().await;
-    assert!(matches!(ended, Err(Error::Failed { .. })), "{ended:?}");
+    assert_matches!(ended, Err(Error::Failed { .. }));
     bench.assert_whole("settled");
 }
 
@@ -1009,7 +976,7 @@ async fn a_permanent_failure_whose_note_was_cut_off_leaves_no_success() {
         Ok::<u32, SagaError<Shop>>(7)
     };
     let told = bench.once.run(key(), None, checkout).await;
-    assert!(matches!(told, Err(Error::Compensating)), "{told:?}");
+    assert_matches!(told, Err(Error::Compensating));
 }
 
 #[tokio::test(start_paused = true)]
@@ -1032,13 +999,10 @@ async fn a_second_abort_in_one_attempt_leaves_the_compensation_to_the_next() {
         }
         Err::<u32, _>(saga.abort(&Shop::Declined).await)
     };
-    let told = bench.once.run(key(), None, checkout).await.unwrap_err();
-    assert!(is_unanswered(&told), "{told:?}");
+    bench.fails(checkout, SagaStatus::Compensating).await;
     let last_error = bench.record().await.last_error;
     assert_eq!(last_error.as_deref(), Some("compensating"));
-    assert_eq!(bench.status().await, SagaStatus::Compensating);
-    let told = bench.once.run(key(), None, checkout).await.unwrap_err();
-    assert!(is_compensated(&told), "{told:?}");
+    bench.fails(checkout, SagaStatus::Compensated).await;
     assert_eq!(undos.load(Ordering::Relaxed), 2);
 }
 
@@ -1051,28 +1015,22 @@ async fn nothing_is_undone_before_the_record_says_that_it_is() {
         *bench.store.dies_at.lock().unwrap() = vec![(6, applies)];
         let checkout = async |claim: Claim| {
             let mut saga = claim.saga()?.permanent(|error| *error == Shop::Declined);
-            let undo = |key, result| bench.undo("reserve", key, result);
-            let reserve = |key| bench.fire("reserve", key);
-            saga.step("reserve", reserve, undo).await?;
-            let undo = |key, result| bench.undo("charge", key, result);
-            let charge = saga.step("charge", |key| bench.fire("charge", key), undo);
+            bench.step(&mut saga, "reserve").await?;
+            let charge = bench.step(&mut saga, "charge");
             let charged = tokio::time::timeout(Duration::from_millis(10), charge).await;
             if charged.is_err() && aborts {
                 return Err(saga.abort(&Shop::Declined).await);
             }
             charged.unwrap_or(Ok(0))?;
             // It goes back, however little the handler makes of it.
-            let undo = |key, result| bench.undo("ship", key, result);
-            saga.step("ship", |key| bench.fire("ship", key), undo)
-                .await?;
+            bench.step(&mut saga, "ship").await?;
             saga.finish().await?;
             Ok(1)
         };
-        let told = bench.once.run(key(), None, checkout).await.unwrap_err();
-        assert!(is_compensated(&told), "{told:?}");
+        bench.fails(checkout, SagaStatus::Compensated).await;
         assert!(!bench.world.lock().unwrap().done.contains_key("ship"));
         let told = bench.once.run(key(), None, checkout).await.unwrap_err();
-        assert!(matches!(told, Error::Failed { .. }), "{told:?}");
+        assert_matches!(told, Error::Failed { .. });
         assert_eq!(bench.world.lock().unwrap().undone["reserve"], 1);
     }
 }
@@ -1094,14 +1052,10 @@ async fn abort_for_now(bench: &Bench) {
 async fn abort(bench: &Bench) {
     let checkout = async |claim: Claim| {
         let mut saga = claim.saga::<Shop>()?;
-        let undo = |key, result| bench.undo("reserve", key, result);
-        saga.step("reserve", |key| bench.fire("reserve", key), undo)
-            .await?;
+        bench.step(&mut saga, "reserve").await?;
         Err::<u32, _>(saga.abort(&Shop::Declined).await)
     };
-    let told = bench.once.run(key(), None, checkout).await.unwrap_err();
-    assert!(is_compensated(&told), "{told:?}");
-    assert_eq!(bench.status().await, SagaStatus::Compensated);
+    bench.fails(checkout, SagaStatus::Compensated).await;
     assert_eq!(bench.world.lock().unwrap().undone["reserve"], 1);
 }
 
@@ -1111,12 +1065,12 @@ async fn a_delivery_that_leaves_a_compensating_saga_alone_is_not_final() {
     abort_for_now(&bench).await;
     let cancelled = async |_: Claim| Ok::<u32, Shop>(1);
     let told = bench.once.run(key(), None, cancelled).await.unwrap_err();
-    assert!(matches!(told, Error::Compensating), "{told:?}");
+    assert_matches!(told, Error::Compensating);
     let fails = async |_: Claim| Err::<u32, _>(Shop::Declined);
     let permanent = bench.once.run_with(key(), None, fails, |_| Verdict::Fail);
     let told = permanent.await.unwrap_err();
     // A caller that took it for a failure that is stored would not deliver it again.
-    assert!(matches!(told, Error::Compensating), "{told:?}");
+    assert_matches!(told, Error::Compensating);
     assert_eq!(bench.status().await, SagaStatus::Compensating);
     abort(&bench).await;
 }
@@ -1130,9 +1084,7 @@ async fn no_step_of_a_handler_without_the_saga_fires_while_that_compensates() {
         let with_saga = async |claim: Claim| {
             claim.step("mail", |key| bench.fire("mail", key)).await?;
             let mut saga = claim.saga::<Shop>()?;
-            let undo = |key, result| bench.undo("reserve", key, result);
-            saga.step("reserve", |key| bench.fire("reserve", key), undo)
-                .await?;
+            bench.step(&mut saga, "reserve").await?;
             Err::<u32, _>(saga.abort(&Shop::Declined).await)
         };
         bench.once.run(key(), None, with_saga).await.unwrap_err();
@@ -1151,14 +1103,10 @@ async fn no_step_of_a_handler_without_the_saga_fires_while_that_compensates() {
             }
         };
         let told = bench.once.run(key(), None, without_saga).await.unwrap_err();
-        assert!(
-            matches!(told, Error::Handler(StepError::Compensating { .. })),
-            "{told:?}"
-        );
+        assert_matches!(told, Error::Handler(StepError::Compensating { .. }));
         assert_eq!(bench.status().await, SagaStatus::Compensating);
         *bench.undo_fails.lock().unwrap() = None;
-        let told = bench.once.run(key(), None, with_saga).await.unwrap_err();
-        assert!(is_compensated(&told), "{told:?}");
+        bench.fails(with_saga, SagaStatus::Compensated).await;
         let asked = bench.world.lock().unwrap().asked.clone();
         assert_eq!(asked, ["mail", "reserve", "reserve/undo"]);
     }
@@ -1172,18 +1120,15 @@ async fn a_pending_step_before_the_saga_keeps_nothing_from_being_undone() {
     let handler = async |claim: Claim| {
         let mail = Step::named("mail").unsure_after(|_: &Shop| true);
         let mailed = claim.step(mail, async |_| Err::<u32, _>(Shop::Down)).await;
-        assert!(matches!(mailed, Err(StepError::Effect(_))), "{mailed:?}");
+        assert_matches!(mailed, Err(StepError::Effect(_)));
         let mut saga = claim.saga::<Shop>()?;
-        let undo = |key, result| bench.undo("reserve", key, result);
-        saga.step("reserve", |key| bench.fire("reserve", key), undo)
-            .await?;
+        bench.step(&mut saga, "reserve").await?;
         Err::<u32, _>(saga.abort(&Shop::Declined).await)
     };
     bench.once.run(key(), None, handler).await.unwrap_err();
     assert_eq!(bench.status().await, SagaStatus::Compensating);
     *bench.undo_fails.lock().unwrap() = None;
-    let told = bench.once.run(key(), None, handler).await.unwrap_err();
-    assert!(is_compensated(&told), "{told:?}");
+    bench.fails(handler, SagaStatus::Compensated).await;
     let asked = bench.world.lock().unwrap().asked.clone();
     assert_eq!(asked, ["reserve", "reserve/undo"]);
 }
@@ -1199,9 +1144,7 @@ async fn a_result_that_a_compensation_can_not_read_any_more_waits_for_an_operato
             .await?;
         Err::<u32, _>(saga.abort(&Shop::Declined).await)
     };
-    let told = bench.once.run(key(), None, changed).await.unwrap_err();
-    assert!(matches!(told, Error::Interrupted { .. }), "{told:?}");
-    assert_eq!(bench.status().await, SagaStatus::Stuck);
+    bench.fails(changed, SagaStatus::Stuck).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -1220,7 +1163,7 @@ async fn a_handler_that_makes_a_failure_of_a_saga_that_still_compensates_is_not_
         .run_with(key(), None, checkout, |_| Verdict::Fail);
     let told = permanent.await.unwrap_err();
     // A caller that took it for a failure that is stored would not deliver it again.
-    assert!(matches!(told, Error::Compensating), "{told:?}");
+    assert_matches!(told, Error::Compensating);
     assert!(told.is_retryable() && told.handler_ran());
     abort(&bench).await;
 }
@@ -1232,9 +1175,7 @@ async fn a_run_whose_note_of_the_failure_is_not_answered_is_not_final() {
         *bench.store.dies_at.lock().unwrap() = vec![(4, applies)];
         let checkout = async |claim: Claim| {
             let mut saga = claim.saga::<Shop>().unwrap();
-            let undo = |key, result| bench.undo("reserve", key, result);
-            let reserve = saga.step("reserve", |key| bench.fire("reserve", key), undo);
-            reserve.await.unwrap();
+            bench.step(&mut saga, "reserve").await.unwrap();
             let told = saga.abort(&Shop::Declined);
             let told = tokio::time::timeout(Duration::from_millis(10), told).await;
             assert!(told.is_err(), "{told:?}");
@@ -1248,10 +1189,7 @@ async fn a_run_whose_note_of_the_failure_is_not_answered_is_not_final() {
             .once
             .run_with(key(), None, checkout, |_| Verdict::Fail);
         let told = once.await.unwrap_err();
-        assert!(
-            matches!(told, Error::Compensating | Error::Interrupted { .. }),
-            "{told:?}"
-        );
+        assert_matches!(told, Error::Compensating | Error::Interrupted { .. });
         abort(&bench).await;
     }
 }
@@ -1283,12 +1221,9 @@ async fn a_provider_that_did_not_answer_is_asked_by_the_next_delivery_before_any
         }
     };
     for _ in 0..2 {
-        let told = bench.once.run(key(), None, checkout).await.unwrap_err();
-        assert!(is_unanswered(&told), "{told:?}");
-        assert_eq!(bench.status().await, SagaStatus::Compensating);
+        bench.fails(checkout, SagaStatus::Compensating).await;
     }
-    let told = bench.once.run(key(), None, checkout).await.unwrap_err();
-    assert!(is_compensated(&told), "{told:?}");
+    bench.fails(checkout, SagaStatus::Compensated).await;
     assert_eq!(undone.into_inner(), 1);
 }
 
@@ -1314,9 +1249,9 @@ async fn a_failure_behind_a_successors_outcome_is_the_successors() {
             .run_with(key(), None, outlived, |_| Verdict::Fail)
             .await;
         if ends {
-            assert!(matches!(told, Ok(Outcome::Replayed(2, _))), "{told:?}");
+            assert_matches!(told, Ok(Outcome::Replayed(2, _)));
         } else {
-            assert!(matches!(told, Err(Error::LeaseLost)), "{told:?}");
+            assert_matches!(told, Err(Error::LeaseLost));
         }
     }
 }
@@ -1350,7 +1285,6 @@ async fn a_result_that_cannot_be_kept_is_undone_at_once() {
             .await?;
         Ok(1)
     };
-    let ended = bench.once.run(key(), None, checkout).await.unwrap_err();
-    assert!(is_compensated(&ended), "{ended:?}");
+    bench.fails(checkout, SagaStatus::Compensated).await;
     assert_eq!(undone.load(Ordering::Relaxed), 1);
 }

@@ -1,5 +1,6 @@
 //! The SQS layer: what a batch of messages, some of them duplicates, does to the world and to its queue.
 
+use std::future::Ready;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -72,6 +73,17 @@ impl Effects {
         self.0.lock().unwrap().push(message.id().to_owned());
     }
 
+    /// A handler whose messages all take effect.
+    fn handler<T>(
+        &self,
+    ) -> impl Fn(Message<T>) -> Ready<Result<(), PaymentError>> + Clone + use<T> {
+        let effects = self.clone();
+        move |message| {
+            effects.of(&message);
+            std::future::ready(Ok(()))
+        }
+    }
+
     /// Since the last call.
     fn take(&self) -> Vec<String> {
         let mut messages = std::mem::take(&mut *self.0.lock().unwrap());
@@ -105,11 +117,7 @@ impl<W> Worker for W where
 
 /// A worker whose handler always takes effect.
 fn charging(once: &Idempotency, effects: &Effects) -> impl Worker + Clone + use<> {
-    let effects = effects.clone();
-    charge(once).handler(move |message| {
-        effects.of(&message);
-        async { Ok(()) }
-    })
+    charge(once).handler(effects.handler())
 }
 
 /// As `charging`, and no message ends before so many run.

@@ -329,10 +329,7 @@ async fn a_process_that_outlives_its_credentials_gets_others() {
     let id = once.record_id(&Key::new("charge", "1")).unwrap();
     let load = || store.load(&id, Instant::now() + Duration::from_mins(1));
     let expired = load().await.unwrap_err();
-    assert!(
-        matches!(expired, StoreError::Unauthenticated(_)),
-        "{expired:?}"
-    );
+    assert_matches!(expired, StoreError::Unauthenticated(_));
     assert!(
         expired.to_string().contains("a provider that renews them"),
         "{expired}"

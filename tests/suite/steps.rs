@@ -129,10 +129,7 @@ async fn a_step_that_is_confirmed_gives_its_result_to_the_next_attempt_and_does_
         Ok(0)
     });
     let error = failed.await.unwrap_err();
-    assert!(
-        matches!(error, Error::Handler(StepError::Effect(Provider::TimedOut))),
-        "{error}"
-    );
+    assert_matches!(error, Error::Handler(StepError::Effect(Provider::TimedOut)));
 
     let outcome = bench.run(|claim| async move {
         assert_eq!(claim.attempt(), 2);
@@ -181,7 +178,7 @@ async fn what_was_done_before_a_permanent_failure_is_not_repeated_within_the_ret
     attempt().await;
     bench.clock.advance(2 * hour);
     let again = attempt().await;
-    assert!(matches!(again, Error::Failed(_)), "{again}");
+    assert_matches!(again, Error::Failed(_));
     bench.clock.advance(day);
     attempt().await;
     assert_eq!(bench.fired(), 2);
@@ -230,7 +227,7 @@ async fn a_step_that_failed_may_be_tried_again_in_the_same_attempt() {
         let first = claim
             .step("charge", |_| async { Err::<usize, _>(Provider::TimedOut) })
             .await;
-        assert!(matches!(first, Err(StepError::Effect(_))));
+        assert_matches!(first, Err(StepError::Effect(_)));
         claim.step("charge", |_| bench.effect()).await
     });
     assert_eq!(outcome.await.unwrap(), Outcome::Executed(1));
@@ -245,17 +242,17 @@ async fn a_name_is_used_once_in_an_attempt() {
     let outcome = bench.run(|claim| async move {
         claim.step("charge", |_| bench.effect()).await?;
         let again = claim.step("charge", |_| bench.effect()).await;
-        assert!(matches!(again, Err(StepError::Repeated { .. })));
+        assert_matches!(again, Err(StepError::Repeated { .. }));
         let inner = claim.clone();
         claim
             .step("outer", |_| async move {
                 let busy = inner.step("outer", |_| bench.effect()).await;
-                assert!(matches!(busy, Err(StepError::Repeated { .. })));
+                assert_matches!(busy, Err(StepError::Repeated { .. }));
                 Ok(())
             })
             .await?;
         let bad = claim.step("two words", |_| bench.effect()).await;
-        assert!(matches!(bad, Err(StepError::Name { .. })));
+        assert_matches!(bad, Err(StepError::Name { .. }));
         Ok(())
     });
     outcome.await.unwrap();
@@ -286,7 +283,7 @@ async fn a_journal_without_room_begins_no_further_step() {
                 .await?;
         }
         let more = claim.step("one-more", |_| bench.effect()).await;
-        assert!(matches!(more, Err(StepError::Full { .. })));
+        assert_matches!(more, Err(StepError::Full { .. }));
         Ok(())
     });
     outcome.await.unwrap();
@@ -332,7 +329,7 @@ async fn a_result_that_no_longer_decodes_is_an_error_and_the_effect_does_not_fir
     first.await.unwrap_err();
     let again = bench.run(|claim| async move {
         let error = claim.step("charge", |_| bench.effect()).await.unwrap_err();
-        assert!(matches!(error, StepError::Unreadable { .. }), "{error}");
+        assert_matches!(error, StepError::Unreadable { .. });
         assert!(!error.to_string().contains("secret"), "{error}");
         Ok(())
     });
@@ -356,7 +353,7 @@ async fn an_attempt_that_was_succeeded_begins_no_step_and_reports_the_lost_lease
         claim.step("mail", |_| bench.effect()).await
     });
     let error = stale.await.unwrap_err();
-    assert!(matches!(error, Error::LeaseLost), "{error}");
+    assert_matches!(error, Error::LeaseLost);
     assert_eq!(bench.fired(), 1);
 }
 
@@ -368,10 +365,7 @@ async fn an_attempt_whose_time_is_over_begins_no_step() {
         claim.step("charge", |_| bench.effect()).await
     });
     let error = late.await.unwrap_err();
-    assert!(
-        matches!(error, Error::Handler(StepError::OutOfTime)),
-        "{error}"
-    );
+    assert_matches!(error, Error::Handler(StepError::OutOfTime));
     assert_eq!(bench.fired(), 0);
     assert!(bench.record().await.journal.iter().next().is_none());
 }
@@ -390,7 +384,7 @@ async fn a_release_binds_the_payload_once_a_step_was_begun() {
         .once
         .run(key(), other, |_| async { Ok::<_, Infallible>(1) })
         .await;
-    assert!(matches!(refused, Err(Error::Mismatch)), "{refused:?}");
+    assert_matches!(refused, Err(Error::Mismatch));
 }
 
 #[tokio::test(start_paused = true)]
@@ -410,8 +404,9 @@ async fn without_protection_an_effect_fires_and_nothing_is_recorded() {
         let outcome = bench.run(|claim| async move {
             let number = claim.step("charge", |_| bench.effect()).await?;
             let again = claim.step("charge", |_| bench.effect()).await;
-            assert!(
-                matches!(again, Err(StepError::Repeated { .. })),
+            assert_matches!(
+                again,
+                Err(StepError::Repeated { .. }),
                 "a mistake shows here, too"
             );
             Ok(number)

@@ -32,9 +32,9 @@ async fn what_succeeded_runs_once_and_what_failed_runs_again() {
         once.run(key, Fingerprint::bytes(payload), work).await
     };
     let failed = run(b"a", Err(HandlerError::other("down"))).await;
-    assert!(matches!(failed, Err(Error::Handler(_))), "{failed:?}");
+    assert_matches!(failed, Err(Error::Handler(_)));
     let done = run(b"a", Ok(7)).await.unwrap();
-    assert!(matches!(done, Outcome::Executed(7)));
+    assert_matches!(done, Outcome::Executed(7));
     for payload in [b"a", b"b"] {
         let again = run(payload, Ok(8)).await;
         let Err(Error::OutcomeOmitted { reason, .. }) = again else {

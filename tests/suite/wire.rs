@@ -58,7 +58,7 @@ async fn a_mismatch_and_a_request_in_flight_take_one_request_each(server: Server
         let second = inner
             .run(key(), payload("a"), |_| async { Ok::<_, Infallible>(0) })
             .await;
-        assert!(matches!(second, Err(Error::InFlight { .. })));
+        assert_matches!(second, Err(Error::InFlight { .. }));
         assert_eq!(counting.take_total(), 1);
         Ok::<_, Infallible>(1)
     });
@@ -68,7 +68,7 @@ async fn a_mismatch_and_a_request_in_flight_take_one_request_each(server: Server
     let other = once
         .run(key(), payload("b"), |_| async { Ok::<_, Infallible>(2) })
         .await;
-    assert!(matches!(other, Err(Error::Mismatch)));
+    assert_matches!(other, Err(Error::Mismatch));
     assert_eq!(proxy.take_total(), 1);
 }
 
@@ -82,7 +82,7 @@ async fn a_failure_takes_two_requests_and_its_retry_three(server: Server) {
             Err::<i32, _>(HandlerError::other("down"))
         })
         .await;
-    assert!(matches!(failed, Err(Error::Handler(_))));
+    assert_matches!(failed, Err(Error::Handler(_)));
     assert_eq!(proxy.take_total(), 2);
 
     let retried = once.run(key(), payload("a"), |claim| async move {

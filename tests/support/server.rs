@@ -119,20 +119,8 @@ impl Server {
             .billing_mode(BillingMode::PayPerRequest);
         for (name, kind) in keys {
             request = request
-                .key_schema(
-                    KeySchemaElement::builder()
-                        .attribute_name(*name)
-                        .key_type(kind.clone())
-                        .build()
-                        .expect("complete"),
-                )
-                .attribute_definitions(
-                    AttributeDefinition::builder()
-                        .attribute_name(*name)
-                        .attribute_type(ScalarAttributeType::S)
-                        .build()
-                        .expect("complete"),
-                );
+                .key_schema(key(name, kind.clone()))
+                .attribute_definitions(attribute(name, ScalarAttributeType::S));
         }
         assert_created(request.send().await);
     }
@@ -140,18 +128,6 @@ impl Server {
     /// A fresh outbox, as the library describes it; its name.
     pub async fn outbox_table(&self) -> String {
         let table = unique("outbox");
-        let key = |name: &str, kind| {
-            let key = KeySchemaElement::builder()
-                .attribute_name(name)
-                .key_type(kind);
-            key.build().expect("complete")
-        };
-        let attribute = |name: &str, kind| {
-            let attribute = AttributeDefinition::builder()
-                .attribute_name(name)
-                .attribute_type(kind);
-            attribute.build().expect("complete")
-        };
         let projection = Projection::builder()
             .projection_type(ProjectionType::KeysOnly)
             .build();
@@ -200,6 +176,20 @@ impl Server {
     pub async fn store(&self) -> DynamoDbStore {
         DynamoDbStore::new(self.client(), self.idempotency_table().await)
     }
+}
+
+fn key(name: &str, kind: KeyType) -> KeySchemaElement {
+    let key = KeySchemaElement::builder()
+        .attribute_name(name)
+        .key_type(kind);
+    key.build().expect("complete")
+}
+
+fn attribute(name: &str, kind: ScalarAttributeType) -> AttributeDefinition {
+    let attribute = AttributeDefinition::builder()
+        .attribute_name(name)
+        .attribute_type(kind);
+    attribute.build().expect("complete")
 }
 
 /// A name that no other test, and no earlier run against the same server, has used.

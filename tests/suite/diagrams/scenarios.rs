@@ -58,7 +58,7 @@ pub(super) async fn concurrent_duplicate() -> Diagram {
         .once
         .run(key(), payload("A-17, 12.50"), async move |_claim| {
             own.begins();
-            assert!(matches!(charge(&second).await, Err(Error::InFlight { .. })));
+            assert_matches!(charge(&second).await, Err(Error::InFlight { .. }));
             own.ends();
             Ok::<_, std::io::Error>("receipt 17".to_owned())
         });
@@ -87,7 +87,7 @@ pub(super) async fn takeover() -> Diagram {
     begun.cut_off(attempt).await;
     first.dies("after the charge");
     table.stage.lease_ends();
-    assert!(matches!(charge(&second).await, Ok(Outcome::Executed(_))));
+    assert_matches!(charge(&second).await, Ok(Outcome::Executed(_)));
     table.stage.diagram(
         "takeover",
         "A crash, and the takeover after the lease",
@@ -134,7 +134,7 @@ pub(super) async fn mismatch() -> Diagram {
     table.stage.take();
     environment.delivered("charge A-17, another amount");
     let answer = run("99.00").await;
-    assert!(matches!(answer, Err(Error::Mismatch)));
+    assert_matches!(answer, Err(Error::Mismatch));
     environment.answers(&answer);
     table.stage.diagram(
         "mismatch",

@@ -22,7 +22,7 @@ async fn an_attempt_cut_off_holds_its_lease_and_is_then_taken_over() {
             .checked_sub(Duration::from_millis(1))
             .unwrap(),
     );
-    assert!(matches!(bench.run(1).await, Err(Error::InFlight { .. })));
+    assert_matches!(bench.run(1).await, Err(Error::InFlight { .. }));
     bench.clock.advance(Duration::from_millis(1));
     let (log, _capture) = Log::capture();
     assert_eq!(value(attempt(&bench.once, key()).await), 2);
@@ -39,10 +39,7 @@ async fn attempts_that_keep_crashing_are_exhausted() {
         bench.crash().await;
         bench.clock.advance(LEASE + MARGIN);
     }
-    assert!(matches!(
-        bench.run(1).await,
-        Err(Error::Exhausted { attempts: 2 })
-    ));
+    assert_matches!(bench.run(1).await, Err(Error::Exhausted { attempts: 2 }));
 }
 
 #[tokio::test(start_paused = true)]
@@ -67,7 +64,7 @@ async fn a_stale_handler_whose_successor_is_at_work_has_lost_its_lease() {
         bench.crash().await;
         Ok::<_, Infallible>(1)
     });
-    assert!(matches!(stale.await, Err(Error::LeaseLost)));
+    assert_matches!(stale.await, Err(Error::LeaseLost));
     let record = bench.record().await;
     assert_eq!((record.status, record.attempt), (Status::InProgress, 2));
 }
@@ -105,13 +102,28 @@ async fn with_no_time_left_the_handler_does_not_run_and_the_key_is_free() {
     bench.clock.advance(Duration::from_secs(30));
     let once = bench.once.deadline(past.into());
     let late = attempt(&once, key()).await;
-    assert!(matches!(late, Err(Error::TooLate)));
+    assert_matches!(late, Err(Error::TooLate));
     let record = bench.record().await;
     assert!(
         record.is_released(),
         "its claim had a lease, and was released"
     );
     assert_eq!(value(bench.run(2).await), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_answered_when_its_time_is_over_gives_no_run() {
+    let bench = bench();
+    let second = Duration::from_secs(1);
+    let late = Fault::ReplyDelayed(second);
+    bench.store.inject(Call::Create, late);
+    let meanwhile = async {
+        tokio::time::sleep(second / 2).await;
+        bench.clock.advance(LEASE);
+    };
+    let (begun, ()) = tokio::join!(bench.once.begin(key(), payload()), meanwhile);
+    assert_matches!(begun, Err(Error::TooLate));
+    assert!(bench.record().await.is_released());
 }
 
 #[tokio::test(start_paused = true)]
@@ -151,12 +163,16 @@ async fn a_crashed_attempt_runs_again_when_its_pause_is_over_and_not_before() {
     let bench = bench_with(|builder| builder.on_crash(OnCrash::RunAgainAfter(PAUSE)));
     let early = async |left: Duration| {
         let run = bench.run(0).await;
-        assert!(
-            matches!(run, Err(Error::InFlight { lease, .. }) if lease == left),
-            "{run:?}, not in {left:?}"
+        assert_matches!(
+            run,
+            Err(Error::InFlight { lease, .. }) if lease == left,
+            "not in {left:?}"
         );
     };
     bench.crash().await;
+    let kept = LEASE + MARGIN + PAUSE + Duration::from_hours(7 * 24);
+    let kept = (bench.clock.now() + kept).ceil_seconds();
+    assert_eq!(bench.record().await.expiration, kept);
     early(LEASE + MARGIN).await;
     bench.clock.advance(LEASE + MARGIN);
     early(PAUSE).await;

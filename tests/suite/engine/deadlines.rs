@@ -37,7 +37,7 @@ async fn a_deadline_at_the_engines_construction_is_believed_and_has_passed() {
     let bench = bench();
     let once = bench.once.deadline(bench.clock.now().into());
     let late = attempt(&once, key()).await;
-    assert!(matches!(late, Err(Error::TooLate)));
+    assert_matches!(late, Err(Error::TooLate));
     assert_eq!(warnings(&log), 0);
 }
 

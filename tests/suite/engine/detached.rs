@@ -57,7 +57,7 @@ async fn a_detached_run_beyond_the_limit_is_refused_before_its_claim() {
         let handler = |_| async { Ok::<_, Infallible>(2) };
         bench.once.run_detached(key(), payload(), handler)
     };
-    assert!(matches!(run().await, Err(Error::Overloaded)));
+    assert_matches!(run().await, Err(Error::Overloaded));
     let id = bench.once.record_id(&key()).unwrap();
     let deadline = Instant::now() + LEASE;
     assert_eq!(bench.once.store().load(&id, deadline).await.unwrap(), None);
@@ -113,7 +113,7 @@ async fn an_engine_that_drained_begins_no_detached_run() {
     let run = bench
         .once
         .run_detached(key(), payload(), |_| async { Ok::<_, Infallible>(1) });
-    assert!(matches!(run.await, Err(Error::Overloaded)));
+    assert_matches!(run.await, Err(Error::Overloaded));
     // A run of the caller's own still does.
     assert_eq!(value(bench.run(2).await), 2);
 }
@@ -180,7 +180,7 @@ async fn a_drain_that_gave_up_lets_no_waiter_begin() {
     assert!(once.drain(Duration::from_secs(1)).await > 0);
     elsewhere.end(Disposition::Release(None)).await.unwrap();
     let waited = waits.await.unwrap();
-    assert!(matches!(waited, Err(Error::InFlight { .. })), "{waited:?}");
+    assert_matches!(waited, Err(Error::InFlight { .. }));
     busy.abort();
 }
 
@@ -234,10 +234,7 @@ fn a_detached_run_that_the_runtimes_end_cuts_off_is_unrecorded() {
         .build()
         .unwrap();
     let error = caller.block_on(run).unwrap_err();
-    assert!(
-        matches!(error, Error::Unrecorded(StoreError::Unavailable(_))),
-        "{error}"
-    );
+    assert_matches!(error, Error::Unrecorded(StoreError::Unavailable(_)));
 }
 
 #[tokio::test(start_paused = true)]

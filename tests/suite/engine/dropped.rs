@@ -158,10 +158,10 @@ async fn a_process_that_dies_releases_nothing() {
     let pair = pair(|builder| builder);
     pair.crash().await;
     attempt(&pair.once, another()).await.unwrap();
-    assert!(matches!(
+    assert_matches!(
         attempt(&pair.once, key()).await,
         Err(Error::InFlight { .. })
-    ));
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -169,15 +169,15 @@ async fn where_an_operator_must_look_a_dropped_handler_leaves_its_lease() {
     let pair = pair(|builder| builder.on_crash(OnCrash::Interrupt));
     pair.hang_up(key()).await;
     attempt(&pair.once, another()).await.unwrap();
-    assert!(matches!(
+    assert_matches!(
         attempt(&pair.once, key()).await,
         Err(Error::InFlight { .. })
-    ));
+    );
     pair.clock.advance(LEASE + MARGIN);
-    assert!(matches!(
+    assert_matches!(
         attempt(&pair.once, key()).await,
         Err(Error::Interrupted { .. })
-    ));
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -229,12 +229,9 @@ async fn a_large_outcome_that_finds_no_place_keeps_no_completion_back() {
     assert_eq!(record.status, Status::Completed, "{record:?}");
     pair.clock.advance(LEASE + MARGIN);
     let again = attempt(&pair.other, key()).await;
-    assert!(
-        matches!(
-            again,
-            Ok(Outcome::Replayed(..)) | Err(Error::OutcomeOmitted { .. })
-        ),
-        "{again:?}"
+    assert_matches!(
+        again,
+        Ok(Outcome::Replayed(..)) | Err(Error::OutcomeOmitted { .. })
     );
 }
 
@@ -315,6 +312,7 @@ async fn a_key_that_a_run_of_this_process_holds_does_not_fail_open() {
         .await;
     unreached(&pair).await.expect_err("it is stored just now");
     assert!(text(&pair.once).await.unwrap().is_replayed());
+    assert_eq!(unreached(&pair).await.unwrap(), unprotected, "it is stored");
 
     let pair = open();
     let Begun::Run(run) = pair.once.begin(key(), payload()).await.unwrap() else {
@@ -498,5 +496,5 @@ async fn a_claim_that_was_throttled_and_then_had_no_answer_is_released() {
     assert!(attempt(&pair.once, key()).await.is_err());
     assert!(pair.record().await.is_released());
     let again = attempt(&pair.other, key()).await;
-    assert!(matches!(again, Ok(Outcome::Executed(_))), "{again:?}");
+    assert_matches!(again, Ok(Outcome::Executed(_)));
 }

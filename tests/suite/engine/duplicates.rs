@@ -30,7 +30,7 @@ async fn a_waiting_duplicate_leaves_time_for_its_last_look_and_its_own_reply() {
     let before = Instant::now();
     let waiting = bench.once.deadline(soon.into());
     let refused = attempt(&waiting, key()).await;
-    assert!(matches!(refused, Err(Error::InFlight { .. })));
+    assert_matches!(refused, Err(Error::InFlight { .. }));
     assert_eq!(before.elapsed(), Duration::from_millis(50));
 }
 
@@ -40,7 +40,7 @@ async fn a_rejected_duplicate_changes_nothing() {
     bench.crash().await;
     let in_progress = bench.found().await;
     bench.run(1).await.unwrap_err();
-    assert!(matches!(bench.other().await, Err(Error::Mismatch)));
+    assert_matches!(bench.other().await, Err(Error::Mismatch));
     assert_eq!(bench.found().await, in_progress);
 
     bench.clock.advance(LEASE + MARGIN);
@@ -101,6 +101,6 @@ async fn a_waiting_duplicate_gives_up_at_its_limit() {
         bench_with(|builder| builder.in_flight(InFlight::WaitUpTo(Duration::from_millis(60))));
     bench.crash().await;
     let before = Instant::now();
-    assert!(matches!(bench.run(1).await, Err(Error::InFlight { .. })));
+    assert_matches!(bench.run(1).await, Err(Error::InFlight { .. }));
     assert!(before.elapsed() >= Duration::from_millis(60));
 }

@@ -10,7 +10,7 @@ async fn a_failed_handler_releases_so_that_a_retry_runs_at_once() {
         Err::<i32, _>(HandlerError::other("down"))
     });
     let failed = failed.await.unwrap_err();
-    assert!(matches!(&failed, Error::Handler(error) if error.to_string() == "down"));
+    assert_matches!(&failed, Error::Handler(error) if error.to_string() == "down");
     let record = bench.record().await;
     assert!(record.is_released());
     assert_eq!(record.last_error.as_deref(), Some("std::io::error::Error"));
@@ -65,7 +65,7 @@ async fn the_payload_of_a_crashed_attempt_stays_bound_also_when_the_next_claim_i
         }
         bench.fails().await;
         let other = bench.other().await;
-        assert!(matches!(other, Err(Error::Mismatch)), "{is_sent_twice}");
+        assert_matches!(other, Err(Error::Mismatch), "{is_sent_twice}");
     }
 }
 
@@ -98,7 +98,7 @@ async fn a_panic_releases_and_goes_on() {
     let record = bench.record().await;
     assert!(record.is_released());
     assert_eq!(record.fingerprint, Some(payload()), "an effect may exist");
-    assert!(matches!(bench.other().await, Err(Error::Mismatch)));
+    assert_matches!(bench.other().await, Err(Error::Mismatch));
     assert_eq!(value(bench.run(1).await), 1);
 }
 
@@ -113,9 +113,9 @@ async fn a_panic_leaves_the_lease_where_an_operator_must_look() {
         .catch_unwind()
         .await
         .expect_err("the panic goes on");
-    assert!(matches!(bench.run(1).await, Err(Error::InFlight { .. })));
+    assert_matches!(bench.run(1).await, Err(Error::InFlight { .. }));
     bench.clock.advance(LEASE + MARGIN);
-    assert!(matches!(bench.run(1).await, Err(Error::Interrupted { .. })));
+    assert_matches!(bench.run(1).await, Err(Error::Interrupted { .. }));
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,10 +126,11 @@ async fn a_failed_attempt_that_derived_a_key_binds_it_to_its_payload() {
         Err::<i32, _>(HandlerError::other("timed out"))
     });
     failing.await.unwrap_err();
-    assert!(matches!(bench.other().await, Err(Error::Mismatch)));
+    assert_matches!(bench.other().await, Err(Error::Mismatch));
     bench.fails().await;
-    assert!(
-        matches!(bench.other().await, Err(Error::Mismatch)),
+    assert_matches!(
+        bench.other().await,
+        Err(Error::Mismatch),
         "a later failure doesn't unbind it"
     );
     assert_eq!(value(bench.run(1).await), 1);
@@ -137,6 +138,7 @@ async fn a_failed_attempt_that_derived_a_key_binds_it_to_its_payload() {
 
 #[tokio::test(start_paused = true)]
 async fn an_outcome_whose_serialisation_panics_is_done_and_never_run_again() {
+    #[derive(Debug)]
     struct Explosive;
     impl serde::Serialize for Explosive {
         fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
@@ -149,12 +151,9 @@ async fn an_outcome_whose_serialisation_panics_is_done_and_never_run_again() {
         }
     }
     let bench = bench();
-    assert!(matches!(
-        bench.run(Explosive).await,
-        Ok(Outcome::Executed(_))
-    ));
+    assert_matches!(bench.run(Explosive).await, Ok(Outcome::Executed(_)));
     let again = bench.run(Explosive).await;
-    assert!(matches!(again, Err(Error::OutcomeOmitted { .. })));
+    assert_matches!(again, Err(Error::OutcomeOmitted { .. }));
 }
 
 #[tokio::test(start_paused = true)]
@@ -175,14 +174,14 @@ async fn a_verdict_that_panics_leaves_the_default() {
 async fn an_outcome_without_a_json_form_is_done_and_never_run_again() {
     let bench = bench();
     let map = || std::collections::HashMap::from([(Some(1), 2), (None, 3)]);
-    assert!(matches!(bench.run(map()).await, Ok(Outcome::Executed(_))));
-    assert!(matches!(
+    assert_matches!(bench.run(map()).await, Ok(Outcome::Executed(_)));
+    assert_matches!(
         bench.run(map()).await,
         Err(Error::OutcomeOmitted {
             reason: Omission::NotSerializable,
             ..
         })
-    ));
+    );
 }
 
 /// An error whose text can't be had.
@@ -206,7 +205,7 @@ async fn a_permanent_failure_whose_display_panics_is_stored_under_its_types_name
             let fail = move |_: &Result<i32, Unspeakable>| verdict;
             bench.once.run_with(key(), payload(), handler, fail)
         };
-        assert!(matches!(fail().await, Err(Error::Handler(Unspeakable))));
+        assert_matches!(fail().await, Err(Error::Handler(Unspeakable)));
         let Err(Error::Failed(failure)) = fail().await else {
             panic!("it is not final: {verdict:?}")
         };

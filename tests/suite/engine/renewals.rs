@@ -141,7 +141,7 @@ async fn a_key_whose_lease_was_renewed_does_not_fail_open() {
         }
         let handler = |_| async { Ok::<_, Infallible>(2) };
         let beside = bench.once.run(key(), payload(), handler).await;
-        assert!(matches!(beside, Err(Error::Store(_))), "{beside:?}");
+        assert_matches!(beside, Err(Error::Store(_)));
         1
     });
     assert_eq!(run.await.unwrap(), 1);
@@ -171,7 +171,7 @@ async fn a_handler_is_ended_after_the_longest_duration() {
         seen.set(claim).unwrap();
         std::future::pending::<i32>()
     });
-    assert!(matches!(run.await, Err(Error::TimedOut)));
+    assert_matches!(run.await, Err(Error::TimedOut));
     let claim = seen.get().unwrap();
     assert_eq!(claim.now().saturating_since(began), LONGEST);
     assert!(claim.is_over());
@@ -236,7 +236,7 @@ async fn a_handler_whose_key_another_took_over_is_ended_at_once_and_has_no_furth
             tokio::task::yield_now().await;
             effects.fetch_add(1, Ordering::SeqCst)
         });
-        assert!(matches!(run.await, Err(Error::LeaseLost)));
+        assert_matches!(run.await, Err(Error::LeaseLost));
         assert!(bench.clock.start.elapsed() <= Duration::from_secs(1));
         assert_eq!(effects.load(Ordering::SeqCst), 0);
         assert_eq!(bench.elsewhere().await.unwrap(), 2, "a replay");
@@ -262,6 +262,35 @@ async fn a_lease_that_ran_out_is_renewed_before_its_handler_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_renewal_that_begins_half_a_second_late_is_warned_of() {
+    for (late, is_warned) in [(499, false), (500, true)] {
+        let (log, _capture) = Log::capture();
+        let bench = &Bench::new();
+        let run = bench.run(|_| async {
+            tokio::time::sleep(TICK / 2).await;
+            tokio::time::advance(TICK / 2 + Duration::from_millis(late)).await;
+            1
+        });
+        assert_eq!(run.await.unwrap(), 1);
+        assert_eq!(log.text().contains("renewal_late"), is_warned, "{late}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_panics_is_released_in_the_time_of_its_renewed_lease() {
+    let bench = &Bench::new();
+    let run = bench.run(|claim| async move {
+        tokio::time::sleep(2 * RENEWED).await;
+        let slow = Fault::Delayed(Duration::from_secs(2));
+        bench.store.inject(Call::Release, slow);
+        assert_eq!(claim.attempt(), 2, "on purpose: it is the first");
+    });
+    let panicked = AssertUnwindSafe(run).catch_unwind().await;
+    assert!(panicked.is_err());
+    assert!(bench.record().await.is_released());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_handler_whose_lease_cannot_be_renewed_is_ended_before_another_may_begin() {
     let (log, _capture) = Log::capture();
     let bench = &Bench::new();
@@ -270,7 +299,7 @@ async fn a_handler_whose_lease_cannot_be_renewed_is_ended_before_another_may_beg
     }
     let began = bench.clock.now();
     let run = bench.run(|_| std::future::pending::<i32>());
-    assert!(matches!(run.await, Err(Error::TimedOut)));
+    assert_matches!(run.await, Err(Error::TimedOut));
     let took = bench.clock.now().saturating_since(began);
     assert!(took >= RENEWED && took < RENEWED + MARGIN, "{took:?}");
     assert_eq!(bench.elsewhere().await.unwrap(), 2);
@@ -300,7 +329,7 @@ async fn a_lost_fence_ends_the_handler_before_the_lease_is_over() {
         assert!(!claim.is_over());
         std::future::pending::<()>().await;
     });
-    assert!(matches!(run.await, Err(Error::LeaseLost)));
+    assert_matches!(run.await, Err(Error::LeaseLost));
     assert_eq!(bench.clock.now().saturating_since(began), TICK);
 }
 

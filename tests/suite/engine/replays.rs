@@ -70,17 +70,14 @@ async fn a_permanent_failure_is_replayed_for_its_retention() {
             .once
             .run_with(key(), payload(), declined, |_| Verdict::Fail)
     };
-    assert!(matches!(decline().await, Err(Error::Handler(_))));
+    assert_matches!(decline().await, Err(Error::Handler(_)));
     assert_eq!(bench.record().await.status, Status::Failed);
     match decline().await {
         Err(Error::Failed(failure)) => assert_eq!(failure.message, "declined"),
         other => panic!("{other:?}"),
     }
     bench.clock.advance(Duration::from_secs(602));
-    assert!(
-        matches!(decline().await, Err(Error::Handler(_))),
-        "it runs again"
-    );
+    assert_matches!(decline().await, Err(Error::Handler(_)), "it runs again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -92,10 +89,7 @@ async fn a_permanent_failure_with_much_to_say_is_still_a_failure() {
             .once
             .run_with(key(), payload(), declined, |_| Verdict::Fail)
             .await;
-        assert!(
-            matches!(run, Err(Error::Handler(_) | Error::Failed(_))),
-            "{run:?}"
-        );
+        assert_matches!(run, Err(Error::Handler(_) | Error::Failed(_)));
     }
 }
 
@@ -125,7 +119,7 @@ async fn an_outcome_of_another_type_is_an_error_that_quotes_nothing() {
     bench.run("secret".to_owned()).await.unwrap();
     let before = bench.found().await;
     let error = bench.run(7).await.unwrap_err();
-    assert!(matches!(error, Error::Unreadable(_)));
+    assert_matches!(error, Error::Unreadable(_));
     assert!(!error.to_string().contains("secret"), "{error}");
     assert_eq!(bench.found().await, before);
 }

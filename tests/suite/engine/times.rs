@@ -43,7 +43,7 @@ async fn assert_kept(bench: &Bench, expected: Duration) {
     let run = bench
         .once
         .run_with(key(), payload(), declined, |_| Verdict::Fail);
-    assert!(matches!(run.await, Err(Error::Handler(_))));
+    assert_matches!(run.await, Err(Error::Handler(_)));
     let expected = (bench.clock.now() + expected).ceil_seconds();
     assert_eq!(bench.record().await.expiration, expected);
 }
@@ -203,7 +203,8 @@ async fn a_claim_is_seen_to_be_over_within_a_second_where_the_clock_jumps() {
         bench.clock.advance(LEASE);
         let jumped = Instant::now();
         over.await.unwrap();
-        assert!(jumped.elapsed() < Duration::from_secs(1));
+        // It looks each second.
+        assert_eq!(jumped.elapsed(), Duration::from_millis(900));
         Ok::<_, Infallible>(1)
     });
     assert_eq!(run.await.unwrap().into_inner(), 1);

@@ -44,8 +44,8 @@ async fn an_outcome_that_no_item_takes_is_left_out(server: Server) {
     let once = once.claimless();
     let large = async |_| Ok::<_, Failed>("x".repeat(450 * 1_024));
     let executed = once.run(key(), payload(), large).await;
-    assert!(matches!(executed, Ok(Outcome::Executed(_))));
+    assert_matches!(executed, Ok(Outcome::Executed(_)));
     assert_eq!(bench.record().await["omitted"], string("too_large"));
     let again = once.run(key(), payload(), large).await;
-    assert!(matches!(again, Err(Error::OutcomeOmitted { .. })));
+    assert_matches!(again, Err(Error::OutcomeOmitted { .. }));
 }

@@ -48,7 +48,7 @@ async fn both_forms_understand_each_others_records(server: Server) {
             Ok::<_, Failed>(2)
         })
         .await;
-    assert!(matches!(other, Err(Error::Mismatch)));
+    assert_matches!(other, Err(Error::Mismatch));
 }
 
 on_each_server!(a_claim_in_progress_is_in_flight);
@@ -57,7 +57,7 @@ async fn a_claim_in_progress_is_in_flight(server: Server) {
     let claimed = bench.once();
     let outer = claimed.run(key(), payload(), async |_| {
         let inner = Claimless.place(&bench, &bench.once(), 1).await;
-        assert!(matches!(inner, Err(Error::InFlight { .. })), "{inner:?}");
+        assert_matches!(inner, Err(Error::InFlight { .. }));
         Ok::<_, Failed>(7)
     });
     assert_eq!(outer.await.unwrap(), Outcome::Executed(7));
@@ -94,10 +94,7 @@ async fn a_run_that_began_longer_ago_than_its_retention_commits_nothing(server: 
         Ok::<_, Failed>(1)
     };
     let late = once.claimless().run(key(), payload(), handler).await;
-    assert!(
-        matches!(late, Err(Error::NotCommitted(StoreError::NotSent))),
-        "{late:?}"
-    );
+    assert_matches!(late, Err(Error::NotCommitted(StoreError::NotSent)));
     assert_eq!(bench.balance().await, 0);
 }
 
@@ -129,10 +126,10 @@ async fn a_condition_that_fails_leaves_no_record(server: Server) {
             })
             .await
     };
-    assert!(matches!(
+    assert_matches!(
         order().await,
         Err(Error::Handler(Failed::SoldOut { left: 1 }))
-    ));
+    );
     assert_eq!(bench.proxy.take_total(), 1, "it was answered at once");
     assert!(bench.record().await.is_empty());
     bench.stock(2).await;
@@ -161,7 +158,7 @@ async fn a_duplicate_that_fails_because_the_original_succeeded_gets_its_outcome(
             async |_| Err::<i32, _>(Failed::Broken),
         )
         .await;
-    assert!(matches!(failed, Err(Error::Handler(Failed::Broken))));
+    assert_matches!(failed, Err(Error::Handler(Failed::Broken)));
 }
 
 on_each_server!(a_failure_behind_a_journal_is_kept_as_long_as_an_outcome);
@@ -204,10 +201,7 @@ async fn a_denial_after_sends_without_an_answer_is_unknown_and_a_retry_finds_out
     }
     let once = bench.lasting(2);
     let unknown = Claimless.place(&bench, &once, 1).await;
-    assert!(
-        matches!(unknown, Err(Error::OutcomeUnknown(_))),
-        "{unknown:?}"
-    );
+    assert_matches!(unknown, Err(Error::OutcomeUnknown(_)));
     let again = Claimless.place(&bench, &bench.once(), 2).await;
     assert!(again.unwrap().is_replayed());
     assert_eq!(bench.balance().await, 5);
@@ -281,7 +275,7 @@ async fn a_handler_that_outlives_its_deadline_commits_late_where_nothing_protect
     };
     let once = once.deadline(deadline.into());
     let done = once.run(key(), payload(), handler).await;
-    assert!(matches!(done, Ok(Outcome::Unprotected(1))), "{done:?}");
+    assert_matches!(done, Ok(Outcome::Unprotected(1)));
     assert_eq!(bench.balance().await, 5);
 }
 

@@ -46,10 +46,10 @@ async fn a_transition_applies_once_and_tells_its_own_from_anothers(server: Serve
         paid(&bench, "payment-1").apply(&client).await.unwrap(),
         Guarded::AlreadyApplied
     );
-    assert!(matches!(
+    assert_matches!(
         paid(&bench, "payment-2").apply(&client).await.unwrap(),
         Guarded::Refused { found: Some(_) }
-    ));
+    );
     order_in(&bench, "cancelled").await;
     let Guarded::Refused { found: Some(found) } =
         paid(&bench, "payment-1").apply(&client).await.unwrap()
@@ -121,10 +121,10 @@ async fn an_addition_applies_once_for_each_event_until_the_item_is_full(server: 
     ] {
         assert_eq!(add(event).apply(&client).await.unwrap(), expected);
     }
-    assert!(matches!(
+    assert_matches!(
         add("e-3").apply(&client).await.unwrap(),
         Guarded::Refused { found: Some(_) }
-    ));
+    );
     assert_eq!(bench.balance().await, 10);
 }
 
@@ -156,7 +156,7 @@ async fn a_bound_on_another_kind_than_once_fails(server: Server) {
     order_in(&bench, "pending").await;
     let bounded = paid(&bench, "payment-1").at_most(2);
     let failed = bounded.apply(&server.client()).await.unwrap_err();
-    assert!(matches!(failed, GuardError::Failed(_)), "{failed:?}");
+    assert_matches!(failed, GuardError::Failed(_));
     let text = DisplayErrorContext(&failed).to_string();
     assert!(text.contains(":at_most"), "{text}");
 }
@@ -185,12 +185,9 @@ async fn a_guard_in_a_transaction_holds_long_after_the_record_has_expired(server
         };
     order_in(&bench, "pending").await;
     assert_eq!(pay().await.unwrap(), Outcome::Executed(()));
-    assert!(matches!(pay().await, Err(Error::Handler(Failed::Broken))));
+    assert_matches!(pay().await, Err(Error::Handler(Failed::Broken)));
     order_in(&bench, "cancelled").await;
-    assert!(matches!(
-        pay().await,
-        Err(Error::Handler(Failed::SoldOut { .. }))
-    ));
+    assert_matches!(pay().await, Err(Error::Handler(Failed::SoldOut { .. })));
     assert_eq!(bench.balance().await, 5);
 }
 
@@ -209,10 +206,7 @@ async fn an_addition_in_a_transaction_is_refused_with_the_item(server: Server) {
             Ok(())
         })
         .await;
-    assert!(
-        matches!(again, Err(Error::Handler(Failed::SoldOut { left: 5 }))),
-        "{again:?}"
-    );
+    assert_matches!(again, Err(Error::Handler(Failed::SoldOut { left: 5 })));
 }
 
 const UPDATE: &str = "UpdateItem";
@@ -236,10 +230,7 @@ async fn a_refusal_after_a_send_without_an_answer_is_an_unknown_outcome(server: 
         order_in(&bench, "cancelled").await;
         bench.proxy.inject(UPDATE, silent);
         let refused = paid(&bench, "payment-1").apply(&client).await;
-        assert!(
-            matches!(refused, Err(GuardError::Unknown(_))),
-            "{refused:?}"
-        );
+        assert_matches!(refused, Err(GuardError::Unknown(_)));
     }
     order_in(&bench, "pending").await;
     assert_eq!(bench.proxy.deliver().await, [200], "it applies after all");
@@ -254,7 +245,7 @@ async fn a_refusal_after_a_throttled_send_is_certain(server: Server) {
     order_in(&bench, "cancelled").await;
     bench.proxy.inject(UPDATE, Fault::THROTTLE);
     let refused = paid(&bench, "payment-1").apply(&client).await.unwrap();
-    assert!(matches!(refused, Guarded::Refused { found: Some(_) }));
+    assert_matches!(refused, Guarded::Refused { found: Some(_) });
     assert_eq!(bench.proxy.count(UPDATE), 2);
 }
 
@@ -266,17 +257,17 @@ async fn a_write_that_fails_after_a_send_without_an_answer_has_an_unknown_outcom
     bench.proxy.inject(UPDATE, Fault::LoseRequest);
     bench.proxy.inject(UPDATE, Fault::DENY);
     let denied = add.apply(&client).await;
-    assert!(matches!(denied, Err(GuardError::Unknown(_))), "{denied:?}");
+    assert_matches!(denied, Err(GuardError::Unknown(_)));
     bench.proxy.repeat(UPDATE, Fault::LoseRequest, 10);
     let lost = add.apply(&client).await;
-    assert!(matches!(lost, Err(GuardError::Unknown(_))), "{lost:?}");
+    assert_matches!(lost, Err(GuardError::Unknown(_)));
 }
 
 on_each_server!(a_table_that_is_not_there_is_an_error_and_nothing_was_written);
 async fn a_table_that_is_not_there_is_an_error_and_nothing_was_written(server: Server) {
     let nowhere = Guard::once("no-such-table", item_key("1"), "e-1").add("balance", 1);
     let failed = nowhere.apply(&server.client()).await;
-    assert!(matches!(failed, Err(GuardError::Failed(_))), "{failed:?}");
+    assert_matches!(failed, Err(GuardError::Failed(_)));
 }
 
 /// Three versions of each kind, the oldest first.
@@ -364,7 +355,7 @@ async fn versions_of_two_kinds_are_never_compared(server: Server) {
                 match write(version).apply(&client).await {
                     Ok(guarded) => assert_eq!((guarded, other), (Guarded::AlreadyApplied, kind)),
                     Err(refused) => {
-                        assert!(matches!(refused, GuardError::Failed(_)), "{refused:?}");
+                        assert_matches!(refused, GuardError::Failed(_));
                         assert!(
                             refused.to_string().contains("can't be compared"),
                             "{refused}"
@@ -399,10 +390,7 @@ async fn a_stale_version_refuses_its_transaction(server: Server) {
     assert_eq!(project(2).await.unwrap(), Outcome::Executed(()));
     for stale in [1, 2] {
         let refused = project(stale).await;
-        assert!(
-            matches!(refused, Err(Error::Handler(Failed::Broken))),
-            "{refused:?}"
-        );
+        assert_matches!(refused, Err(Error::Handler(Failed::Broken)));
     }
     assert_eq!(project(3).await.unwrap(), Outcome::Executed(()));
     assert_eq!(bench.balance().await, 10);

@@ -109,7 +109,7 @@ async fn an_event_that_its_table_or_its_relay_could_not_take_is_refused(server: 
             }
             let event = Event::new("order.created", "order-1");
             let refused = outbox.emit(&claim, event, &HashMap::from([((1, 2), 3)]));
-            assert!(matches!(refused, Err(WriteError::Data(_))), "{refused:?}");
+            assert_matches!(refused, Err(WriteError::Data(_)));
             let event = Event::new("order.created", longest.as_str());
             Ok::<_, Failed>(outbox.emit(&claim, event, &1).unwrap())
         })

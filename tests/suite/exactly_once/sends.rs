@@ -92,7 +92,7 @@ async fn over_a_released_record_a_refused_order_is_not_placed_later(server: Serv
     let other = once.run(key(), Fingerprint::bytes(b"other"), async |_| {
         Ok::<_, Failed>(1)
     });
-    assert!(matches!(other.await, Err(Error::Mismatch)));
+    assert_matches!(other.await, Err(Error::Mismatch));
 }
 
 on_each_server!(an_order_that_is_placed_before_its_key_is_fenced_off_has_executed);
@@ -172,10 +172,7 @@ async fn a_run_that_nothing_protects_does_not_deny_what_may_still_arrive(server:
     bench.stock(1).await;
     bench.proxy.inject(COMMIT, Fault::DENY);
     let denied = order(&bench, &off).await;
-    assert!(
-        matches!(denied, Err(Error::NotCommitted(StoreError::Denied(_)))),
-        "{denied:?}"
-    );
+    assert_matches!(denied, Err(Error::NotCommitted(StoreError::Denied(_))));
     let refused = order(&bench, &off).await;
     assert!(is_sold_out(&refused), "{refused:?}");
     let seen = counted.take();
@@ -218,10 +215,7 @@ async fn a_denial_after_a_lost_request_is_not_committed_and_never_will_be(server
     bench.proxy.inject(COMMIT, Fault::Withhold);
     bench.proxy.inject(COMMIT, Fault::DENY);
     let denied = order(&bench, &bench.once().claimless()).await;
-    assert!(
-        matches!(denied, Err(Error::NotCommitted(StoreError::Denied(_)))),
-        "{denied:?}"
-    );
+    assert_matches!(denied, Err(Error::NotCommitted(StoreError::Denied(_))));
     assert_eq!(bench.proxy.deliver().await, [400]);
     assert_eq!(bench.pieces().await, 2);
 }
@@ -242,14 +236,11 @@ async fn a_claim_that_is_refused_after_a_lost_reply_does_not_hold_its_key(server
         let once = builder.build().unwrap();
         let run = || once.run(key(), payload(), async |_| Ok::<_, Failed>(7));
         let refused = run().await;
-        assert!(
-            matches!(
-                refused,
-                Err(Error::Store(
-                    StoreError::Denied(_) | StoreError::Unauthenticated(_)
-                ))
-            ),
-            "{refused:?}"
+        assert_matches!(
+            refused,
+            Err(Error::Store(
+                StoreError::Denied(_) | StoreError::Unauthenticated(_)
+            ))
         );
         assert_eq!(run().await.unwrap(), Outcome::Executed(7));
     }

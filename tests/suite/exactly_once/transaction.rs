@@ -50,7 +50,7 @@ async fn a_failing_handler_writes_nothing(server: Server) {
             Err::<(), _>(Failed::Broken)
         })
         .await;
-    assert!(matches!(failed, Err(Error::Handler(Failed::Broken))));
+    assert_matches!(failed, Err(Error::Handler(Failed::Broken)));
     let released = once
         .run_with(
             key(),
@@ -62,7 +62,7 @@ async fn a_failing_handler_writes_nothing(server: Server) {
             |_| Verdict::Release,
         )
         .await;
-    assert!(matches!(released, Ok(Outcome::Executed(()))));
+    assert_matches!(released, Ok(Outcome::Executed(())));
     assert_eq!(bench.balance().await, 0);
     Transaction.assert_places(&bench, &once, 1).await;
     assert_eq!(bench.balance().await, 5);
@@ -88,10 +88,10 @@ async fn a_condition_that_fails_comes_back_as_the_handlers_own_error_and_release
         })
         .await
     };
-    assert!(matches!(
+    assert_matches!(
         order().await,
         Err(Error::Handler(Failed::SoldOut { left: 1 }))
-    ));
+    );
     assert_eq!(bench.balance().await, 0, "all or nothing");
     assert_eq!(bench.record().await["in_progress_expiration"], number(0));
 
@@ -157,7 +157,7 @@ async fn a_handler_whose_successor_is_still_running_loses_its_lease(server: Serv
         })
         .await;
     let balance = bench.balance().await;
-    assert!(matches!(late, Err(Error::LeaseLost)), "{late:?}");
+    assert_matches!(late, Err(Error::LeaseLost));
     assert_eq!(balance, 0);
 }
 
@@ -172,10 +172,7 @@ async fn where_nothing_proves_it_the_outcome_is_unknown_and_a_retry_finds_out(se
         bench.proxy.repeat(operation, fault, 200);
     }
     let unknown = Transaction.place(&bench, &bench.lasting(3), 1).await;
-    assert!(
-        matches!(unknown, Err(Error::OutcomeUnknown(_))),
-        "{unknown:?}"
-    );
+    assert_matches!(unknown, Err(Error::OutcomeUnknown(_)));
     assert!(
         Transaction
             .place(&bench, &bench.once(), 1)
@@ -212,10 +209,7 @@ async fn conflicts_to_the_end_release_the_claim(server: Server) {
     bench.proxy.repeat("TransactWriteItems", conflict, 500);
     let conflict = Transaction.place(&bench, &bench.lasting(2), 1).await;
     assert_eq!(bench.record().await["in_progress_expiration"], number(0));
-    assert!(
-        matches!(conflict, Err(Error::NotCommitted(StoreError::Conflict))),
-        "{conflict:?}"
-    );
+    assert_matches!(conflict, Err(Error::NotCommitted(StoreError::Conflict)));
 }
 
 on_each_server!(a_send_that_meets_an_earlier_one_at_work_is_tried_again);
@@ -227,10 +221,7 @@ async fn a_send_that_meets_an_earlier_one_at_work_is_tried_again(server: Server)
     };
     bench.proxy.repeat("TransactWriteItems", at_work, 4);
     let deposited = Transaction.place(&bench, &bench.once(), 1).await;
-    assert!(
-        matches!(deposited, Ok(Outcome::Executed(_))),
-        "{deposited:?}"
-    );
+    assert_matches!(deposited, Ok(Outcome::Executed(_)));
     assert_eq!(bench.balance().await, 5);
 }
 
@@ -240,10 +231,7 @@ async fn a_release_whose_reply_is_lost_proves_that_nothing_was_committed(server:
     bench.proxy.inject("TransactWriteItems", Fault::DENY);
     bench.proxy.inject("UpdateItem", Fault::LoseReply);
     let denied = Transaction.place(&bench, &bench.once(), 1).await;
-    assert!(
-        matches!(denied, Err(Error::NotCommitted(StoreError::Denied(_)))),
-        "{denied:?}"
-    );
+    assert_matches!(denied, Err(Error::NotCommitted(StoreError::Denied(_))));
     assert_eq!(
         bench.proxy.take_counts()["UpdateItem"],
         2,
@@ -289,10 +277,7 @@ async fn a_write_on_the_record_itself_is_refused_before_anything_is_sent(server:
             Ok::<_, Failed>(())
         })
         .await;
-    assert!(
-        matches!(refused, Err(Error::NotCommitted(_))),
-        "{refused:?}"
-    );
+    assert_matches!(refused, Err(Error::NotCommitted(_)));
     assert_eq!(bench.proxy.take_counts().get("TransactWriteItems"), None);
 }
 
@@ -313,7 +298,7 @@ async fn an_outcome_over_the_limit_replays_whole_in_both_forms(server: Server) {
             })
             .await
         };
-        assert!(matches!(run().await, Ok(Outcome::Executed(_))));
+        assert_matches!(run().await, Ok(Outcome::Executed(_)));
         let again = run().await.unwrap();
         assert!(again.is_replayed());
         assert_eq!(again.into_inner(), "x".repeat(20));
@@ -337,14 +322,14 @@ async fn an_outcome_too_large_for_an_item_commits_with_a_marker(server: Server) 
         .await
     };
     let first = run().await;
-    assert!(matches!(first, Ok(Outcome::Executed(_))), "{first:?}");
-    assert!(matches!(
+    assert_matches!(first, Ok(Outcome::Executed(_)));
+    assert_matches!(
         run().await,
         Err(Error::OutcomeOmitted {
             reason: Omission::TooLarge,
             ..
         })
-    ));
+    );
     assert_eq!(bench.balance().await, 5);
 }
 
@@ -352,10 +337,10 @@ on_each_server!(a_run_that_nothing_protects_still_writes_all_or_nothing);
 async fn a_run_that_nothing_protects_still_writes_all_or_nothing(server: Server) {
     let bench = Bench::on(&server).await;
     let off = bench.builder().disabled(true).build().unwrap();
-    assert!(matches!(
+    assert_matches!(
         Transaction.place(&bench, &off, 1).await,
         Ok(Outcome::Unprotected(_))
-    ));
+    );
     let keyless = bench
         .builder()
         .on_missing_key(OnMissingKey::RunUnprotected)
@@ -363,10 +348,10 @@ async fn a_run_that_nothing_protects_still_writes_all_or_nothing(server: Server)
         .unwrap();
     let handler =
         async |claim: lambda_idempotency::Claim| Ok::<_, Failed>(claim.write(bench.deposit(5))?);
-    assert!(matches!(
+    assert_matches!(
         keyless.run(None, None, handler).await,
         Ok(Outcome::Unprotected(()))
-    ));
+    );
     assert_eq!(bench.balance().await, 10);
 
     bench.stock(1).await;
@@ -377,10 +362,7 @@ async fn a_run_that_nothing_protects_still_writes_all_or_nothing(server: Server)
             Ok(())
         })
         .await;
-    assert!(
-        matches!(refused, Err(Error::Handler(Failed::Broken))),
-        "{refused:?}"
-    );
+    assert_matches!(refused, Err(Error::Handler(Failed::Broken)));
     let released = off
         .run_with(
             key(),
@@ -424,18 +406,12 @@ async fn a_store_that_keeps_records_only_refuses_a_write_at_once() {
         .unwrap();
     let bench = Bench::on(&crate::support::Server::dynoxide().await).await;
     let refused = Transaction.place(&bench, &once, 1).await;
-    assert!(
-        matches!(
-            refused,
-            Err(Error::Handler(Failed::Write(WriteError::NotSupported)))
-        ),
-        "{refused:?}"
+    assert_matches!(
+        refused,
+        Err(Error::Handler(Failed::Write(WriteError::NotSupported)))
     );
     let claimless = Claimless.place(&bench, &once, 1).await;
-    assert!(
-        matches!(claimless, Err(Error::Write(WriteError::NotSupported))),
-        "{claimless:?}"
-    );
+    assert_matches!(claimless, Err(Error::Write(WriteError::NotSupported)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -34,10 +34,7 @@ async fn a_record_that_was_met_keeps_the_door_closed_when_the_takeover_gets_no_a
     clock.advance(Duration::from_hours(1));
     bench.proxy.repeat("UpdateItem", Fault::LoseRequest, 20);
     let refused = run(&open, 1).await;
-    assert!(
-        matches!(refused, Err(Error::Store(StoreError::Unavailable(_)))),
-        "{refused:?}"
-    );
+    assert_matches!(refused, Err(Error::Store(StoreError::Unavailable(_))));
 }
 
 on_each_server!(a_store_that_throttled_keeps_the_door_closed_when_the_next_try_gets_no_answer);
@@ -51,10 +48,7 @@ async fn a_store_that_throttled_keeps_the_door_closed_when_the_next_try_gets_no_
         bench.proxy.repeat("PutItem", fault, 3);
     }
     let refused = run(&open, 1).await;
-    assert!(
-        matches!(refused, Err(Error::Store(StoreError::Unavailable(_)))),
-        "{refused:?}"
-    );
+    assert_matches!(refused, Err(Error::Store(StoreError::Unavailable(_))));
     bench.proxy.repeat("PutItem", Fault::LoseRequest, 3);
     assert_eq!(run(&open, 2).await.unwrap(), Outcome::Unprotected(2));
 }
@@ -67,10 +61,7 @@ async fn a_record_that_only_the_release_meets_keeps_the_door_closed(server: Serv
     // The claim gets no answer. Its release does: it meets the outcome.
     bench.proxy.repeat("PutItem", Fault::LoseRequest, 3);
     let refused = run(&open, 2).await;
-    assert!(
-        matches!(refused, Err(Error::Store(StoreError::Unavailable(_)))),
-        "{refused:?}"
-    );
+    assert_matches!(refused, Err(Error::Store(StoreError::Unavailable(_))));
     assert!(run(&open, 3).await.unwrap().is_replayed());
 }
 
@@ -89,10 +80,7 @@ async fn work_whose_completion_was_not_answered_keeps_the_door_closed(server: Se
         bench.proxy.repeat(operation, Fault::LoseRequest, 20);
     }
     let refused = run(&open, 2).await;
-    assert!(
-        matches!(refused, Err(Error::Store(StoreError::Unavailable(_)))),
-        "{refused:?}"
-    );
+    assert_matches!(refused, Err(Error::Store(StoreError::Unavailable(_))));
     bench.proxy.forget();
     assert_eq!(run(&open, 3).await.unwrap().into_inner(), 1);
 }

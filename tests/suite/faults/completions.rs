@@ -23,15 +23,9 @@ async fn after_a_completion_without_permission_one_claim_a_minute_is_made(server
     assert_eq!(charge("1").await.unwrap(), Outcome::Unrecorded(1));
     bench.proxy.take_counts();
     let in_flight = charge("1").await;
-    assert!(
-        matches!(in_flight, Err(Error::InFlight { .. })),
-        "{in_flight:?}"
-    );
+    assert_matches!(in_flight, Err(Error::InFlight { .. }));
     let refused = charge("2").await;
-    assert!(
-        matches!(refused, Err(Error::Store(StoreError::Denied(_)))),
-        "{refused:?}"
-    );
+    assert_matches!(refused, Err(Error::Store(StoreError::Denied(_))));
     let counts = bench.proxy.take_counts();
     assert_eq!(
         counts.into_iter().collect::<Vec<_>>(),
@@ -75,7 +69,7 @@ async fn what_needs_no_claim_is_answered_while_no_claim_is_made_and_uses_up_no_t
 
     clock.advance(Duration::from_mins(1));
     assert!(charge("done").await.unwrap().is_replayed());
-    assert!(matches!(charge("1").await, Err(Error::InFlight { .. })));
+    assert_matches!(charge("1").await, Err(Error::InFlight { .. }));
     // A claim that meets a record only as it is written; its read was lost.
     bench.proxy.repeat("GetItem", Fault::DENY, 10);
     assert!(charge("done").await.unwrap().is_replayed());

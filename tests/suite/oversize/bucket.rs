@@ -81,10 +81,7 @@ async fn an_object_that_is_damaged_or_gone_is_never_replaced_by_a_second_run(ser
 
     // Neither does a function that was deployed without its bucket run again, and it is told why.
     let error = replay(&with.bench.once()).await.unwrap_err();
-    assert!(
-        matches!(&error, Error::Store(StoreError::Misconfigured(_))),
-        "{error}"
-    );
+    assert_matches!(&error, Error::Store(StoreError::Misconfigured(_)));
     assert!(error.to_string().contains("`outcome_bucket`"), "{error}");
 }
 
@@ -92,10 +89,10 @@ on_each_server!(a_bucket_that_refuses_leaves_a_marker_and_says_why_to_a_replay);
 async fn a_bucket_that_refuses_leaves_a_marker_and_says_why_to_a_replay(server: Server) {
     let with = WithBucket::on(&server).await;
     with.bucket.refuse(Some((403, "AccessDenied")));
-    assert!(matches!(
+    assert_matches!(
         run(&with.once(), &noise(LARGE)).await,
         Ok(Outcome::Executed(_))
-    ));
+    );
     assert_eq!(omitted(&with.once()).await, Omission::NotKept);
 }
 
@@ -117,7 +114,7 @@ async fn a_replay_that_may_not_read_is_told_what_to_allow(server: Server) {
             .build()
             .unwrap();
         let error = replay(&once).await.unwrap_err();
-        assert!(matches!(error, Error::Store(_)), "{code}: {error}");
+        assert_matches!(error, Error::Store(_), "{code}");
         assert!(error.to_string().contains(said), "{code}: {error}");
     }
     with.bucket.refuse(None);

@@ -240,10 +240,7 @@ async fn no_event_and_no_guard_tells_a_secret(server: Server) {
     seen.debug(&refused);
     assert_eq!(deposit().apply(&client).await.unwrap(), Guarded::Applied);
     let refused = paid().apply(&client).await.unwrap();
-    assert!(
-        matches!(refused, Guarded::Refused { found: Some(_) }),
-        "{refused:?}"
-    );
+    assert_matches!(refused, Guarded::Refused { found: Some(_) });
     seen.debug(&refused);
     let not_a_number = Guard::transition(&business, [("id", bench.text())], ["pending"], "paid")
         .set("by", N(secret()));
@@ -392,10 +389,7 @@ async fn no_large_outcome_tells_a_secret(server: Server) {
     bucket.refuse(None);
     bucket.change(|_| Some(bytes::Bytes::from(bench.secret.clone())));
     let damaged = run("kept").await.unwrap_err();
-    assert!(
-        matches!(damaged, Error::OutcomeOmitted { .. }),
-        "{damaged:?}"
-    );
+    assert_matches!(damaged, Error::OutcomeOmitted { .. });
     seen.error(damaged);
     seen.error(Error::<Quoting>::Store(StoreError::TooLarge));
     seen.assert_silent("outcome_not_kept outcome_omitted completed replayed");

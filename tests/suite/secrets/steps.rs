@@ -83,12 +83,12 @@ async fn scenario(canary: &Canary) -> Seen {
     clock.advance(Duration::from_hours(1));
     let third = once.run(key(), None, async |claim| {
         let result = claim.step(interrupted, effect).await;
-        assert!(matches!(result, Err(StepError::Interrupted { .. })));
+        assert_matches!(result, Err(StepError::Interrupted { .. }));
         show(&mut seen, result);
         Err::<String, _>(StepError::Effect(Quoting(secret.clone())))
     });
     let error: Error<StepError<Quoting>> = third.await.unwrap_err();
-    assert!(matches!(error, Error::Interrupted { .. }), "{error:?}");
+    assert_matches!(error, Error::Interrupted { .. });
     seen.error(error);
     seen.debug(&store);
     seen

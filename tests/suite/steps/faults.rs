@@ -97,12 +97,9 @@ async fn a_step_that_cannot_be_recorded_does_not_fire(server: Server) {
     let once = wire.once();
     wire.bench.proxy.inject("UpdateItem", Fault::DENY);
     let error = wire.charge(&once, true).await.unwrap_err();
-    assert!(
-        matches!(
-            &error,
-            Error::Handler(StepError::Store(StoreError::Denied(_)))
-        ),
-        "{error}"
+    assert_matches!(
+        &error,
+        Error::Handler(StepError::Store(StoreError::Denied(_)))
     );
     assert_eq!(wire.fired(), 0);
     // It says so, and a retry begins it, under every policy.
@@ -120,10 +117,7 @@ async fn a_note_that_applied_without_a_reply_is_taken_back_if_its_effect_does_no
     let once = wire.once();
     wire.bench.proxy.repeat("UpdateItem", Fault::LoseReply, 3);
     let error = wire.charge(&once, true).await.unwrap_err();
-    assert!(
-        matches!(&error, Error::Handler(StepError::Store(_))),
-        "{error}"
-    );
+    assert_matches!(&error, Error::Handler(StepError::Store(_)));
     let M(entry) = &wire.bench.item(ID).await["step:charge"] else {
         panic!("a map")
     };
@@ -226,7 +220,7 @@ async fn a_malformed_journal_is_left_alone(server: Server) {
         item.insert("step:charge".into(), step.clone());
         wire.bench.put(ID, item.clone()).await;
         let error = wire.charge(&once, true).await.unwrap_err();
-        assert!(matches!(error, Error::Unreadable(_)), "{step:?}: {error}");
+        assert_matches!(error, Error::Unreadable(_), "{step:?}");
         assert_eq!(wire.bench.item(ID).await, item);
     }
     assert_eq!(wire.fired(), 1);
@@ -260,7 +254,7 @@ async fn an_interrupted_step_that_an_operator_settles_goes_on(server: Server) {
             })
         };
         run(true).await.unwrap_err();
-        assert!(matches!(run(false).await, Err(Error::Interrupted { .. })));
+        assert_matches!(run(false).await, Err(Error::Interrupted { .. }));
 
         let seen = wire.bench.item(ID).await["owner"].clone();
         let update = wire

@@ -13,7 +13,7 @@ async fn a_step_that_was_under_way_waits_for_an_operator_where_its_policy_says_s
             claim.step(step, |_| bench.effect()).await
         });
         let error = stopped.await.unwrap_err();
-        assert!(matches!(error, Error::Interrupted { .. }), "{error}");
+        assert_matches!(error, Error::Interrupted { .. });
     }
     assert_eq!(bench.fired(), 1);
     let record = bench.record().await;
@@ -37,10 +37,7 @@ async fn an_interrupted_step_is_never_made_final_by_the_handlers_verdict() {
         .once
         .run_with(key(), payload(), handler, |_| Verdict::Fail)
         .await;
-    assert!(
-        matches!(stopped, Err(Error::Interrupted { .. })),
-        "{stopped:?}"
-    );
+    assert_matches!(stopped, Err(Error::Interrupted { .. }));
     assert!(bench.record().await.is_released());
 }
 
@@ -58,7 +55,7 @@ async fn an_answer_that_releases_behind_an_interrupted_step_names_the_step_as_th
         .once
         .run_with(key(), payload(), handler, |_| Verdict::Release)
         .await;
-    assert!(matches!(answered, Ok(Outcome::Executed(_))), "{answered:?}");
+    assert_matches!(answered, Ok(Outcome::Executed(_)));
     let record = bench.record().await;
     assert_eq!(record.last_error.as_deref(), Some("interrupted step"));
 }
@@ -97,21 +94,21 @@ async fn after_an_error_that_says_nothing_a_step_counts_as_interrupted_where_an_
         })
     };
     let declined = fails_with(Provider::Declined).await.unwrap_err();
-    assert!(matches!(
+    assert_matches!(
         declined,
         Error::Handler(StepError::Effect(Provider::Declined))
-    ));
+    );
     let entry = bench.record().await.journal.get("charge").cloned().unwrap();
     assert_eq!(entry.state, StepState::Failed);
     assert!(entry.last_error.unwrap().ends_with("Provider"), "its type");
 
     let timed_out = fails_with(Provider::TimedOut).await.unwrap_err();
-    assert!(matches!(
+    assert_matches!(
         timed_out,
         Error::Handler(StepError::Effect(Provider::TimedOut))
-    ));
+    );
     let stopped = fails_with(Provider::Declined).await.unwrap_err();
-    assert!(matches!(stopped, Error::Interrupted { .. }), "{stopped}");
+    assert_matches!(stopped, Error::Interrupted { .. });
     let entry = bench.record().await.journal.get("charge").cloned().unwrap();
     assert_eq!((entry.state, entry.tries), (StepState::Pending, 2));
 }
@@ -127,10 +124,7 @@ async fn a_step_that_is_cut_off_inside_its_attempt_follows_its_policy() {
             .expect_err("cut off");
         let step = Step::named("charge").on_crash(OnCrash::Interrupt);
         let stopped = claim.step(step, |_| bench.effect()).await;
-        assert!(
-            matches!(stopped, Err(StepError::Interrupted { .. })),
-            "{stopped:?}"
-        );
+        assert_matches!(stopped, Err(StepError::Interrupted { .. }));
         claim.step("charge", |_| bench.effect()).await
     });
     assert_eq!(outcome.await.unwrap(), Outcome::Executed(1));
@@ -146,10 +140,10 @@ async fn an_attempt_that_was_succeeded_finds_no_step_interrupted() {
         // A clock that goes wrong doesn't matter: the fence does.
         bench.clock.set(lambda_idempotency::EpochMillis(0));
         let log = claim.step("log", |_| bench.effect()).await;
-        assert!(matches!(log, Err(StepError::LeaseLost)), "{log:?}");
+        assert_matches!(log, Err(StepError::LeaseLost));
         let step = Step::named("charge").on_crash(OnCrash::Interrupt);
         claim.step(step, |_| bench.effect()).await
     });
     let error = stale.await.unwrap_err();
-    assert!(matches!(error, Error::LeaseLost), "{error}");
+    assert_matches!(error, Error::LeaseLost);
 }

@@ -40,9 +40,9 @@ async fn an_attempt_that_dies_before_its_effect_fires_is_repeated_and_one_that_d
         die(&bench, has_fired).await;
         let next = fires(&bench).await;
         if has_fired {
-            assert!(matches!(next, Err(Error::Interrupted { .. })), "{next:?}");
+            assert_matches!(next, Err(Error::Interrupted { .. }));
         } else {
-            assert!(matches!(next, Ok(Outcome::Executed(1))), "{next:?}");
+            assert_matches!(next, Ok(Outcome::Executed(1)));
         }
         assert_eq!(bench.fired(), 1);
     }
@@ -82,14 +82,11 @@ async fn what_fails_before_the_effect_leaves_no_note_and_what_fails_behind_it_on
             claim.prepared_step(step(), effect).await
         });
         let error = failed.await.unwrap_err();
-        assert!(
-            matches!(error, Error::Handler(StepError::Effect(Provider::Declined))),
-            "{error}"
-        );
+        assert_matches!(error, Error::Handler(StepError::Effect(Provider::Declined)));
         let noted = bench.record().await.journal.get("charge").cloned();
         let noted = noted.map(|entry| entry.state);
         assert_eq!(noted, has_fired.then_some(StepState::Failed));
-        assert!(matches!(fires(bench).await, Ok(Outcome::Executed(1))));
+        assert_matches!(fires(bench).await, Ok(Outcome::Executed(1)));
     }
 }
 
@@ -99,7 +96,7 @@ async fn an_effect_does_not_fire_for_an_attempt_that_was_taken_over() {
     let late = bench.run(|claim| async move {
         let effect = async |step: PreparedStep<Provider>| {
             bench.clock.advance(LEASE * 2);
-            assert!(matches!(fires(bench).await, Ok(Outcome::Executed(1))));
+            assert_matches!(fires(bench).await, Ok(Outcome::Executed(1)));
             step.firing().await?;
             Ok(bench.effect().await?)
         };
@@ -115,13 +112,10 @@ async fn a_name_that_cannot_be_used_and_one_that_was_used_are_refused() {
     let run = bench.run(|claim| async move {
         let effect = async |_: PreparedStep<Provider>| Ok(1);
         let odd = claim.prepared_step("a/b", effect).await;
-        assert!(matches!(odd, Err(StepError::Name { .. })), "{odd:?}");
+        assert_matches!(odd, Err(StepError::Name { .. }));
         claim.prepared_step("charge", effect).await?;
         let twice = claim.prepared_step("charge", effect).await;
-        assert!(
-            matches!(twice, Err(StepError::Repeated { .. })),
-            "{twice:?}"
-        );
+        assert_matches!(twice, Err(StepError::Repeated { .. }));
         Ok(1)
     });
     run.await.unwrap();
@@ -176,5 +170,5 @@ async fn an_effect_that_was_spawned_does_not_fire_behind_its_dropped_run() {
     dropped.unwrap_err();
     let prepared = kept.lock().unwrap().take().unwrap();
     let told = prepared.firing().await;
-    assert!(matches!(told, Err(StepError::LeaseLost)), "{told:?}");
+    assert_matches!(told, Err(StepError::LeaseLost));
 }

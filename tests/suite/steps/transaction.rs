@@ -31,7 +31,7 @@ async fn a_transaction_that_is_refused_keeps_what_its_steps_did(server: Server) 
         .item("id", S("order-1".into()));
     taken.send().await.unwrap();
     let refused = place().await;
-    assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+    assert_matches!(refused, Err(Error::Refused(_)));
 
     let freed = server
         .client()
@@ -50,10 +50,7 @@ async fn the_claimless_form_has_no_journal_and_says_so(server: Server) {
     let once = wire.once().claimless();
     for _ in 0..2 {
         let error = wire.charge(&once, true).await.unwrap_err();
-        assert!(
-            matches!(error, Error::Handler(StepError::NoJournal)),
-            "{error}"
-        );
+        assert_matches!(error, Error::Handler(StepError::NoJournal));
     }
     assert_eq!(wire.fired(), 0, "each duplicate would fire it");
 }

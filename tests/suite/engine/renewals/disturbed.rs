@@ -136,7 +136,7 @@ async fn a_clock_that_is_put_forward_beyond_the_longest_duration_ends_the_handle
         bench.clock.step.store(3_600_000, Ordering::SeqCst);
         std::future::pending::<i32>().await
     });
-    assert!(matches!(run.await, Err(Error::TimedOut)));
+    assert_matches!(run.await, Err(Error::TimedOut));
     assert_eq!(bench.elsewhere().await.unwrap(), 2);
 }
 
@@ -200,10 +200,32 @@ async fn where_a_clock_is_put_back_a_lease_lasts_as_long_as_by_the_right_clock_o
         let (run, looked) = tokio::join!(run, looking);
         if is_renewed {
             assert_eq!(run.unwrap(), 1);
-            assert!(matches!(looked, Err(Error::InFlight { .. })), "{looked:?}");
+            assert_matches!(looked, Err(Error::InFlight { .. }));
         } else {
-            assert!(matches!(run, Err(Error::TimedOut)), "{run:?}");
+            assert_matches!(run, Err(Error::TimedOut));
             assert_eq!(looked.unwrap(), Outcome::Executed(2));
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_put_back_before_a_claim_meets_itself_makes_its_lease_no_longer() {
+    let bench = &Bench::new();
+    for fault in [Fault::Throttled, Fault::Resent] {
+        bench.store.inject(Call::Create, fault);
+    }
+    for _ in 0..100 {
+        bench.store.inject(Call::Renew, Fault::Delayed(LONGEST));
+    }
+    let run = bench.run(|_| async {
+        tokio::time::sleep(2 * RENEWED).await;
+        1
+    });
+    // Between the two sends.
+    let disturbing = async {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        bench.clock.step.store(-3_600_000, Ordering::SeqCst);
+    };
+    let (run, ()) = tokio::join!(run, disturbing);
+    assert_matches!(run, Err(Error::TimedOut));
 }

@@ -53,10 +53,7 @@ async fn a_handler_that_outlives_its_deadline_has_its_effect_once() {
     };
     let (first, duplicate) = tokio::join!(bench.slow(effects), duplicate);
     assert_eq!(first.unwrap().into_inner(), 1);
-    assert!(
-        matches!(duplicate, Err(Error::InFlight { .. })),
-        "{duplicate:?}"
-    );
+    assert_matches!(duplicate, Err(Error::InFlight { .. }));
     assert!(bench.slow(effects).await.unwrap().is_replayed());
     assert_eq!(effects.load(Ordering::SeqCst), 1);
 }
@@ -68,7 +65,7 @@ async fn a_handler_that_is_ended_at_its_deadline_leaves_its_key_to_a_retry() {
     let began = bench.clock.now();
     let run = bench.slow(effects);
     let ended = run.await.unwrap_err();
-    assert!(matches!(ended, Error::TimedOut), "{ended:?}");
+    assert_matches!(ended, Error::TimedOut);
     let took = bench.clock.now().saturating_since(began);
     assert!(took < TIME && took > TIME * 9 / 10, "{took:?}");
     assert_eq!(
@@ -102,10 +99,10 @@ async fn an_ended_handler_waits_for_an_operator_where_the_policy_says_so() {
     });
     let effects = &AtomicU32::new(0);
     let run = || bench.slow(effects);
-    assert!(matches!(run().await, Err(Error::TimedOut)));
-    assert!(matches!(run().await, Err(Error::InFlight { .. })));
+    assert_matches!(run().await, Err(Error::TimedOut));
+    assert_matches!(run().await, Err(Error::InFlight { .. }));
     tokio::time::sleep(TIME).await;
-    assert!(matches!(run().await, Err(Error::Interrupted { .. })));
+    assert_matches!(run().await, Err(Error::Interrupted { .. }));
 }
 
 #[tokio::test(start_paused = true)]
@@ -139,7 +136,7 @@ async fn a_lease_is_renewed_for_the_longest_duration_after_the_deadline_and_no_l
         seen.set(claim).unwrap();
         std::future::pending::<Result<i32, HandlerError>>()
     });
-    assert!(matches!(run.await, Err(Error::TimedOut)));
+    assert_matches!(run.await, Err(Error::TimedOut));
     let claim = seen.get().unwrap();
     assert_eq!(claim.deadline(), Some(deadline.into()));
     assert_eq!(claim.now(), deadline + LONGEST);
@@ -192,10 +189,7 @@ async fn a_renewal_before_the_deadline_that_has_no_answer_in_time_is_sent_again(
         bench.slow(effects).await
     };
     let (first, duplicate) = tokio::join!(bench.slow(effects), duplicate);
-    assert!(
-        matches!(duplicate, Err(Error::InFlight { .. })),
-        "{duplicate:?}"
-    );
+    assert_matches!(duplicate, Err(Error::InFlight { .. }));
     assert_eq!(first.unwrap().into_inner(), 1);
     assert_eq!(effects.load(Ordering::SeqCst), 1);
 }
@@ -210,7 +204,7 @@ async fn a_handler_whose_lease_ends_unrenewed_is_ended_before_another_may_begin(
     let effects = &AtomicU32::new(0);
     let began = bench.clock.now();
     let ended = bench.slow(effects).await;
-    assert!(matches!(ended, Err(Error::TimedOut)), "{ended:?}");
+    assert_matches!(ended, Err(Error::TimedOut));
     let took = bench.clock.now().saturating_since(began);
     assert!(took >= TIME && took < TIME + MARGIN, "{took:?}");
     assert_eq!(bench.elsewhere().await.unwrap(), 2);
@@ -251,11 +245,11 @@ async fn beside_a_handler_that_blocks_the_thread_none_has_an_effect_beyond_its_l
                 "renewal_late"
             }
             (AtDeadline::GoOn, true) => {
-                assert!(matches!(ended, Err(Error::LeaseLost)), "{ended:?}");
+                assert_matches!(ended, Err(Error::LeaseLost));
                 "lease_lost"
             }
             _ => {
-                assert!(matches!(ended, Err(Error::TimedOut)), "{ended:?}");
+                assert_matches!(ended, Err(Error::TimedOut));
                 "timed_out"
             }
         };
@@ -316,7 +310,7 @@ async fn a_handler_that_fails_after_its_deadline_leaves_its_key_to_a_retry() {
         tokio::time::sleep(WORK).await;
         Err::<i32, _>(HandlerError::other("no"))
     });
-    assert!(matches!(run.await, Err(Error::Handler(_))));
+    assert_matches!(run.await, Err(Error::Handler(_)));
     assert_eq!(bench.elsewhere().await.unwrap(), 2);
 }
 
