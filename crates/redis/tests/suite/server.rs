@@ -18,10 +18,11 @@ pub(crate) struct Server {
     options: Vec<String>,
 }
 
-/// A port that nothing listens at, below those of a cluster's bus.
+/// A port that nothing listens at. It and that of a cluster's bus are below the range from which the
+/// system gives ports to those that ask for any.
 pub(crate) fn free_port() -> u16 {
     for _ in 0..1_000 {
-        let port = fastrand::u16(20_000..50_000);
+        let port = fastrand::u16(10_000..22_000);
         let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
         if is_free(port) && is_free(port + 10_000) {
             return port;
@@ -35,9 +36,12 @@ fn nodes_of(port: u16) -> String {
     format!("nodes-{port}.conf")
 }
 
-/// A connection that waits longer for an answer than the half second of the default.
+/// A connection that waits longer than by default, which is a second for itself and half of one for an
+/// answer.
 pub(crate) async fn connect(address: &str) -> redis::RedisResult<MultiplexedConnection> {
-    let config = redis::AsyncConnectionConfig::new().set_response_timeout(Some(MINUTE));
+    let config = redis::AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(MINUTE))
+        .set_response_timeout(Some(MINUTE));
     redis::Client::open(address)?
         .get_multiplexed_async_connection_with_config(&config)
         .await
@@ -45,10 +49,17 @@ pub(crate) async fn connect(address: &str) -> redis::RedisResult<MultiplexedConn
 
 impl Server {
     pub(crate) async fn start(options: &[&str]) -> Self {
-        Self::start_at(free_port(), options).await
+        // Another process may take the port before the server does.
+        for _ in 0..10 {
+            if let Some(server) = Self::start_at(free_port(), options).await {
+                return server;
+            }
+        }
+        panic!("it ends");
     }
 
-    pub(crate) async fn start_at(port: u16, options: &[&str]) -> Self {
+    /// `None` where the server ends at once.
+    async fn start_at(port: u16, options: &[&str]) -> Option<Self> {
         let program = std::env::var("REDIS_SERVER")
             .expect("run the tests with `scripts/with redis -- …` before the command");
         let given = options.iter().map(|option| (*option).to_owned());
@@ -60,18 +71,17 @@ impl Server {
         let patience = Instant::now() + MINUTE;
         while server.try_ask::<String>(&["PING"]).await.is_err() {
             assert!(Instant::now() < patience, "no server answers");
-            assert!(server.process.try_wait().unwrap().is_none(), "it ended");
+            if server.process.try_wait().unwrap().is_some() {
+                return None;
+            }
             sleep(Duration::from_millis(20)).await;
         }
-        server
+        Some(server)
     }
 
     /// One that may be a node of a cluster.
     pub(crate) async fn node() -> Self {
-        let port = free_port();
-        let nodes = nodes_of(port);
-        let options = ["--cluster-enabled", "yes", "--cluster-config-file", &nodes];
-        Self::start_at(port, &options).await
+        Self::start(&["--cluster-enabled", "yes"]).await
     }
 
     /// A primary and its replica, up to date.
@@ -135,7 +145,8 @@ impl Server {
     /// Starts it again at its port, after it was killed. It has lost all.
     pub(crate) async fn again(&self) -> Self {
         let options: Vec<_> = self.options.iter().map(String::as_str).collect();
-        Self::start_at(self.port, &options).await
+        let again = Self::start_at(self.port, &options).await;
+        again.expect("its port is its own")
     }
 
     /// Stops it, or lets it go on.
@@ -154,6 +165,7 @@ fn spawn(program: &str, port: u16, options: &[&str]) -> Child {
         .args(["--save", "", "--appendonly", "no", "--dir"])
         .arg(std::env::temp_dir())
         .args(["--dbfilename", &format!("redis-{port}.rdb")])
+        .args(["--cluster-config-file", &nodes_of(port)])
         .args(["--repl-diskless-sync-delay", "0"])
         .args(options)
         .stdout(Stdio::null())
