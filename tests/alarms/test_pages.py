@@ -269,7 +269,21 @@ class OtherPages(unittest.TestCase):
     def test_the_outbox_page_has_the_relays_numbers(self):
         page = (ROOT / "docs/recipes/outbox.md").read_text()
         events = properties(FUNCTION)["OutboxRelay"]["Events"]
-        self.assertIn(f"after {events['Events']['Properties']['MaximumRetryAttempts']} attempts", " ".join(page.split()))
+        self.assertIn(f"after {events['Events']['Properties']['MaximumRetryAttempts']} retries", " ".join(page.split()))
+
+    def test_the_relays_mapping_keeps_the_order_of_an_aggregate(self):
+        """DynamoDB orders by item, and two events of an aggregate are two items."""
+        self.assertNotIn("ParallelizationFactor", properties(FUNCTION)["OutboxRelay"]["Events"]["Events"]["Properties"])
+        page = (ROOT / "docs/operations/alarms.md").read_text()
+        behind = re.search(r"^### Behind\n(.*?)^##", page, re.MULTILINE | re.DOTALL)[1]
+        self.assertIn("`ParallelizationFactor` (not the relay's", behind)
+
+    def test_no_log_level_drops_the_metrics(self):
+        """Their documents have no level: Lambda takes them for INFO."""
+        for path in (ROOT / "template.yaml", *ROOT.glob("templates/*/template.yaml")):
+            for level in re.findall(r"ApplicationLogLevel: *([^\s,}]+)", path.read_text()):
+                self.assertIn(level, ("TRACE", "DEBUG", "INFO"), path)
+        self.assertIn("keep `ApplicationLogLevel` at INFO", (ROOT / "docs/reference/metrics.md").read_text())
 
     def test_sam_takes_the_managed_instance_of_its_page(self):
         page = (ROOT / "docs/recipes/managed-instances.md").read_text()
