@@ -40,9 +40,10 @@ pub enum Error<E> {
     /// released, and the next delivery goes on with the saga; without protection it begins anew.
     #[error("the saga still compensates: retry now{}", see!("in-flight"))]
     Compensating,
-    /// The key was first used with another payload: the sender must choose a new key.
+    /// The key was first used with another payload. Other work needs a new key; the same work under a new
+    /// key would be done twice: correct what differs.
     #[error(
-        "the idempotency key was first used with another payload: send a new key with a new request{}", see!("mismatch")
+        "the idempotency key was first used with another payload: for other work send a new key, else correct what differs{}", see!("mismatch")
     )]
     Mismatch,
     /// An earlier attempt crashed, or a [step](crate::Step) of it was interrupted, and the policy

@@ -233,7 +233,7 @@ impl Problem {
             Self::CodingNotAccepted => (406, "coding-not-accepted", "The answer is in a coding that this request does not accept",
                 "The request was processed. Retry with the same key, and with the Accept-Encoding of the first request or none."),
             Self::Mismatch => (422, "mismatch", "The idempotency key belongs to another request",
-                "This key was first used with another method, path, query or body. Send a new request with a new key."),
+                "This key was first used with another method, path, query or body. For other work, send a new key. The same work under a new key would be done twice: correct what differs."),
             Self::InFlight { .. } => (409, "in-flight", "The request is being processed",
                 "An earlier request with this key has not finished. Retry with the same key after the time in Retry-After."),
             Self::Interrupted => (409, "interrupted", "An earlier attempt was interrupted",
