@@ -41,6 +41,9 @@ use order::Order;
 /// The time for which a process that is told to end waits for its orders.
 const DRAIN: Duration = Duration::from_secs(20);
 
+/// The time that the answers of the last orders have to be sent.
+const ANSWER: Duration = Duration::from_millis(500);
+
 #[derive(Clone)]
 struct Orders {
     table: String,
@@ -154,7 +157,7 @@ async fn start(metrics: Exporter) -> Result<(), Error> {
         // A route that isn't there is answered with 404 or 405, with a key or without.
         .other_routes(RoutePolicy::off());
     let api = ServiceBuilder::new()
-        .layer(metrics)
+        .layer(metrics.clone())
         .layer(layer)
         .service_fn(move |request| std::future::ready(orders.serve(request)));
     // A Managed Instance is told to end so. Its orders have their own tasks there.
@@ -164,6 +167,8 @@ async fn start(metrics: Exporter) -> Result<(), Error> {
         _ = told_to_end.recv() => {
             // Logs how many are left.
             let _ = once.drain(DRAIN).await;
+            tokio::time::sleep(ANSWER).await;
+            metrics.flush();
             Ok(())
         }
     }

@@ -1,9 +1,9 @@
 //! Sends the events of an outbox on, each at least once, with the same id each time, and in order within an aggregate.
 //!
-//! Two triggers: the outbox table's stream, with `ReportBatchItemFailures`; and a schedule, whose event has no records, for the
-//! sweep: it finds events that no stream record announced any more (a stream forgets after 24 hours, an event source
-//! mapping may be switched off). Consumers tell a repetition by the event's id. An operator invokes it with `{"parked": "put_back"}` after a
-//! correction.
+//! Two triggers: the outbox table's stream, with `ReportBatchItemFailures` and `ParallelizationFactor` 1 (a stream is ordered by item, and
+//! two events of an aggregate are two items); and a schedule, whose event has no records, for the sweep: it finds events that no stream
+//! record announced any more (a stream forgets after 24 hours, an event source mapping may be switched off). Consumers tell a repetition
+//! by the event's id. An operator invokes it with `{"parked": "put_back"}` after a correction.
 //!
 //! | variable | |
 //! |---|---|

@@ -165,7 +165,11 @@ impl Relay {
             })
             .inspect_err(|error: &Failed| {
                 counts::failed();
-                tracing::error!(%error, event_id = event.id, kind = event.kind, "not published");
+                let what = match error {
+                    Failed::Table(_) => "published, not marked: it is published again",
+                    Failed::Publish(_) | Failed::NoAnswerInTime => "not published",
+                };
+                tracing::error!(%error, event_id = event.id, kind = event.kind, "{what}");
             })
     }
 }

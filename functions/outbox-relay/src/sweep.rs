@@ -8,7 +8,7 @@ use lambda_idempotency::dynamodb::outbox::StoredEvent;
 
 use crate::pending::{Need, Pending};
 use crate::relay::{Failed, Relay, SIDE_BY_SIDE, by_aggregate};
-use crate::table::{EventKey, TableError};
+use crate::table::{EventKey, TableError, key_of};
 use crate::time::Time;
 
 /// The number of events that a sweep has in memory before it publishes them: 10 MB, where each is as large as an item can be.
@@ -93,20 +93,21 @@ impl Relay {
 
     async fn publish_old(
         &self,
-        keys: Vec<EventKey>,
+        mut keys: Vec<EventKey>,
         time: Time,
         tally: &mut Tally,
     ) -> Result<(), TableError> {
-        let mut loaded = time.wait_for(self.table.load(keys)).await?;
+        keys.retain(|(aggregate, _)| !tally.blocked.contains(aggregate));
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let loaded = time.wait_for(self.table.load(keys)).await?;
         for key in loaded.unreadable {
             tally.failed += 1;
             // One item that can't be parked must not stop the events.
             let parked = self.park_unreadable(&key, time).await;
             tally.parked += usize::from(parked.unwrap_or(false));
         }
-        loaded
-            .events
-            .retain(|event| !tally.blocked.contains(&event.aggregate));
         let publishing = by_aggregate(loaded.events)
             .into_iter()
             .map(|events| self.publish_one_by_one(events, time));
@@ -170,8 +171,7 @@ impl Relay {
             time.wait_for(self.table.note_refusal(event)).await?;
             return Ok(false);
         }
-        let key = (event.aggregate.clone(), event.id.clone());
-        if self.park(&key, time).await? {
+        if self.park(&key_of(event), time).await? {
             tracing::error!(event_id = event.id, kind = event.kind, refusals, "parked");
         }
         Ok(true)

@@ -73,8 +73,8 @@ impl TableError {
         Self::unknown("it didn't answer before the invocation's end".to_owned())
     }
 
-    fn of(error: &(impl StdError + 'static)) -> Self {
-        Self::unknown(DisplayErrorContext(error).to_string())
+    fn of(error: impl StdError + 'static) -> Self {
+        Self::unknown(DisplayErrorContext(&error).to_string())
     }
 
     fn unknown(problem: String) -> Self {
@@ -123,15 +123,12 @@ impl Table {
             let wanted = KeysAndAttributes::builder()
                 .set_keys(Some(keys))
                 .consistent_read(true);
-            let wanted = wanted.build().map_err(|error| TableError::of(&error))?;
+            let wanted = wanted.build().map_err(TableError::of)?;
             let request = self
                 .client
                 .batch_get_item()
                 .request_items(&self.name, wanted);
-            let reply = request
-                .send()
-                .await
-                .map_err(|error| TableError::of(&error))?;
+            let reply = request.send().await.map_err(TableError::of)?;
             items.extend(reply.responses.unwrap_or_default().into_values().flatten());
             let left = reply.unprocessed_keys.unwrap_or_default();
             keys = left.into_values().flat_map(|left| left.keys).collect();
@@ -156,19 +153,16 @@ impl Table {
             .table_name(&self.name)
             .consistent_read(true)
             .key_condition_expression("#aggregate = :aggregate")
-            .filter_expression("#transaction = :transaction AND attribute_exists(#pending)")
+            .filter_expression("#transaction = :transaction AND attribute_exists(pending)")
             .expression_attribute_names("#aggregate", "aggregate")
             .expression_attribute_names("#transaction", "transaction")
-            .expression_attribute_names("#pending", "pending")
             .expression_attribute_values(":aggregate", S(aggregate.to_owned()))
             .expression_attribute_values(":transaction", S(transaction.to_owned()));
         let mut items = request.into_paginator().items().send();
         let mut events = Vec::new();
         while let Some(item) = items.next().await {
             // An item that is no event is parked by its own key.
-            events.extend(StoredEvent::from_item(
-                &item.map_err(|error| TableError::of(&error))?,
-            ));
+            events.extend(StoredEvent::from_item(&item.map_err(TableError::of)?));
         }
         Ok(events)
     }
@@ -180,16 +174,10 @@ impl Table {
         let request = self
             .update(&key_of(event))
             .update_expression(
-                "SET #published = :now, #expiration = :expiration REMOVE #pending, #parked, #refusals",
+                "SET published_at = :now, expiration = :expiration REMOVE pending, parked_at, refusals",
             )
             // An event that TTL has deleted isn't brought back.
-            .condition_expression("attribute_exists(#id)")
-            .expression_attribute_names("#published", "published_at")
-            .expression_attribute_names("#expiration", "expiration")
-            .expression_attribute_names("#pending", "pending")
-            .expression_attribute_names("#parked", "parked_at")
-            .expression_attribute_names("#refusals", "refusals")
-            .expression_attribute_names("#id", "id")
+            .condition_expression("attribute_exists(id)")
             .expression_attribute_values(":now", N(seconds(now).to_string()))
             .expression_attribute_values(":expiration", N(expiration.to_string()));
         done_or_gone(request.send().await)
@@ -204,10 +192,8 @@ impl Table {
     pub(crate) async fn note_refusal(&self, event: &StoredEvent) -> Result<(), TableError> {
         let request = self
             .update(&key_of(event))
-            .update_expression("ADD #refusals :one")
-            .condition_expression("attribute_exists(#pending)")
-            .expression_attribute_names("#refusals", "refusals")
-            .expression_attribute_names("#pending", "pending")
+            .update_expression("ADD refusals :one")
+            .condition_expression("attribute_exists(pending)")
             .expression_attribute_values(":one", N("1".to_owned()));
         done_or_gone(request.send().await)
     }
@@ -219,11 +205,8 @@ impl Table {
         let now = N(now.unwrap_or_default().as_millis().to_string());
         let request = self
             .update(parked)
-            .update_expression("SET #parked = :now REMOVE #pending, #expiration")
-            .condition_expression("attribute_exists(#pending)")
-            .expression_attribute_names("#parked", "parked_at")
-            .expression_attribute_names("#expiration", "expiration")
-            .expression_attribute_names("#pending", "pending")
+            .update_expression("SET parked_at = :now REMOVE pending, expiration")
+            .condition_expression("attribute_exists(pending)")
             .expression_attribute_values(":now", now.clone())
             .return_values_on_condition_check_failure(OnFailure::AllOld);
         let met = met(request.send().await)?;
@@ -235,29 +218,18 @@ impl Table {
         &self,
         from: Option<&Place>,
     ) -> Result<(Vec<StoredEvent>, Option<Place>), TableError> {
-        let from = from.map(|from| {
-            let key = [("aggregate", &from.aggregate), ("id", &from.id)];
-            Item::from(key.map(|(name, text)| (name.to_owned(), S(text.clone()))))
-        });
+        let from = from.map(|from| key(&(from.aggregate.clone(), from.id.clone())));
         let request = self
             .client
             .scan()
             .table_name(&self.name)
             .consistent_read(true)
-            .filter_expression("attribute_exists(#parked) AND attribute_not_exists(#pending)")
-            .expression_attribute_names("#parked", "parked_at")
-            .expression_attribute_names("#pending", "pending")
+            .filter_expression("attribute_exists(parked_at) AND attribute_not_exists(pending)")
             .set_exclusive_start_key(from);
-        let reply = request
-            .send()
-            .await
-            .map_err(|error| TableError::of(&error))?;
+        let reply = request.send().await.map_err(TableError::of)?;
         let events = reply.items().iter().flat_map(StoredEvent::from_item);
-        let next = reply.last_evaluated_key().and_then(|key| {
-            let text = |name| key.get(name)?.as_s().ok().cloned();
-            let (aggregate, id) = (text("aggregate")?, text("id")?);
-            Some(Place { aggregate, id })
-        });
+        let next = reply.last_evaluated_key().and_then(event_key);
+        let next = next.map(|(aggregate, id)| Place { aggregate, id });
         Ok((events.collect(), next))
     }
 
@@ -267,11 +239,8 @@ impl Table {
         let bucket = PENDING_BUCKETS.into_iter().find(starts).unwrap_or("0");
         let request = self
             .update(&key_of(event))
-            .update_expression("SET #pending = :bucket REMOVE #parked, #refusals")
-            .condition_expression("attribute_exists(#parked) AND attribute_not_exists(#pending)")
-            .expression_attribute_names("#parked", "parked_at")
-            .expression_attribute_names("#pending", "pending")
-            .expression_attribute_names("#refusals", "refusals")
+            .update_expression("SET pending = :bucket REMOVE parked_at, refusals")
+            .condition_expression("attribute_exists(parked_at) AND attribute_not_exists(pending)")
             .expression_attribute_values(":bucket", S(bucket.to_owned()));
         done_or_gone(request.send().await)
     }
@@ -289,17 +258,12 @@ impl Table {
             .query()
             .table_name(&self.name)
             .index_name(PENDING_INDEX)
-            .key_condition_expression("#pending = :bucket AND #recorded < :before")
-            .expression_attribute_names("#pending", "pending")
-            .expression_attribute_names("#recorded", "recorded_at")
+            .key_condition_expression("pending = :bucket AND recorded_at < :before")
             .expression_attribute_values(":bucket", S(bucket.to_owned()))
             .expression_attribute_values(":before", N(before.as_millis().to_string()))
             .set_exclusive_start_key(from)
             .limit(PAGE);
-        let reply = request
-            .send()
-            .await
-            .map_err(|error| TableError::of(&error))?;
+        let reply = request.send().await.map_err(TableError::of)?;
         // An item whose number has a fraction is no event, and is parked like others.
         #[expect(clippy::cast_possible_truncation, reason = "`as` saturates")]
         let recorded = |item: &Item| {
@@ -332,7 +296,7 @@ fn met<T>(reply: Result<T, SdkError<UpdateItemError>>) -> Result<Option<Item>, T
             }
             _ => Err(TableError {
                 may_be_done: error.code().is_none_or(|code| !REFUSALS.contains(&code)),
-                ..TableError::of(&error)
+                ..TableError::of(error)
             }),
         },
     }

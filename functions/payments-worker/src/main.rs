@@ -5,7 +5,8 @@
 //! idempotency keys is asked again, with the same key; with one that doesn't, an operator looks.
 //!
 //! Without a provider, payments are just entered, by a handler that is deliberately not idempotent: each run writes an entry
-//! under a new id, so that a payment made twice would show. The layer keeps it from happening.
+//! under a new id, so that a payment made twice would show. The layer keeps a duplicate from it; after a lost reply or a crash behind
+//! the write only a derived id does (`templates/direct` shows it).
 //!
 //! | variable | |
 //! |---|---|

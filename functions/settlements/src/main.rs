@@ -3,7 +3,8 @@
 //! It is invoked directly, by a state machine of Step Functions, or by EventBridge Scheduler. The request is
 //! `{"settlement_id": "s-1", "merchant": "m-1", "amount": 1250}`, the answer `{"payout_id": "…", "settlement_id": "s-1", "amount": 1250}`;
 //! a duplicate gets the same answer. The handler is deliberately not idempotent: each run writes a payout under a new id, so that a
-//! settlement paid out twice would show. The layer keeps it from happening.
+//! settlement paid out twice would show. The layer keeps a duplicate from it; after a lost reply or a crash behind the write only a derived
+//! id does (`templates/direct` shows it).
 //!
 //! | variable | |
 //! |---|---|

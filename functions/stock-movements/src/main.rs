@@ -5,7 +5,8 @@
 //! again makes a second record with another sequence number, and the movement is booked once all the same.
 //!
 //! The handler is deliberately not idempotent: each run writes an entry under a new id, so that a movement booked twice would show.
-//! The layer keeps it from happening.
+//! The layer keeps a duplicate from it; after a lost reply or a crash behind the write only a derived id does (`templates/direct` shows
+//! it).
 //!
 //! | variable | |
 //! |---|---|
