@@ -122,7 +122,7 @@ macro_rules! see {
 }
 
 /// The reason why an exporter could not be installed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InstallError {
     /// The process has a recorder already.
@@ -135,4 +135,11 @@ pub enum InstallError {
         "{:?} is no CloudWatch namespace: use 1 to 255 letters, digits and ` .-_/#:`, not `:` first, nor `AWS/`{}", .0, see!("metrics-namespace")
     )]
     Namespace(String),
+}
+
+/// Rust prints the `Debug` of what `main` returns.
+impl fmt::Debug for InstallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }

@@ -12,6 +12,7 @@ fn a_namespace_that_cloudwatch_would_drop_is_refused() {
     for refused in ["", " ", ":Shop", "AWS/Lambda", "Läden", "a\nb", &too_long] {
         let error = with(refused).unwrap_err();
         assert_eq!(error, InstallError::Namespace(refused.to_owned()));
+        assert_eq!(format!("{error:?}"), error.to_string());
     }
 }
 
@@ -20,4 +21,5 @@ fn a_second_recorder_of_the_process_is_refused() {
     lambda_idempotency_emf::install().unwrap();
     let error = lambda_idempotency_emf::install().unwrap_err();
     assert_eq!(error, InstallError::AlreadyInstalled);
+    assert_eq!(format!("{error:?}"), error.to_string());
 }
