@@ -145,13 +145,8 @@ mod tests {
 
     fn record(outcome: &str) -> Completed {
         Completed {
-            id: "payments#charge#0f".to_owned(),
-            completed_at: None,
-            expiration: lambda_idempotency::EpochSeconds(4_000_000_000),
             outcome: Some(outcome.to_owned()),
-            may_be_refused: false,
-            key_generation: 0,
-            kept_steps: Vec::new(),
+            ..Completed::example("payments#charge#0f")
         }
     }
 

@@ -81,6 +81,22 @@ pub fn is_http(id: &str) -> bool {
 }
 
 #[cfg(test)]
+impl Completed {
+    /// One that has nothing but an id.
+    pub(crate) fn example(id: impl Into<String>) -> Self {
+        Self {
+            id: id.into(),
+            completed_at: None,
+            expiration: EpochSeconds(4_000_000_000),
+            outcome: None,
+            may_be_refused: false,
+            key_generation: 0,
+            kept_steps: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use lambda_idempotency::protocol::packed::PackedOutcome;
     use lambda_idempotency::protocol::record::Record;

@@ -133,17 +133,10 @@ mod tests {
     }
 
     fn record(number: i64) -> Completed {
+        let operation = if number < 50 { "pay" } else { "refund" };
         Completed {
-            id: format!(
-                "n#{}#{number:064}",
-                if number < 50 { "pay" } else { "refund" }
-            ),
             completed_at: Some(EpochMillis(number)),
-            expiration: EpochSeconds(4_000_000_000),
-            outcome: None,
-            may_be_refused: false,
-            key_generation: 0,
-            kept_steps: Vec::new(),
+            ..Completed::example(format!("n#{operation}#{number:064}"))
         }
     }
 
@@ -159,21 +152,22 @@ mod tests {
         }
     }
 
-    async fn run(selection: Selection) -> Tally {
+    async fn run(selection: &Selection) -> Tally {
         let pages = (0..10).map(|page| Ok((0..10).map(|one| record(page * 10 + one)).collect()));
-        audit(
-            stream::iter(pages),
-            &mut ByDigit,
-            &EffectKey::Hash,
-            &selection,
-        )
-        .await
-        .unwrap()
+        let pages = stream::iter(pages);
+        let tally = audit(pages, &mut ByDigit, &EffectKey::Hash, selection).await;
+        tally.unwrap()
+    }
+
+    /// Compares one page.
+    async fn compared(page: Vec<Completed>, key: &EffectKey, selection: &Selection) -> Tally {
+        let pages = stream::iter([Ok(page)]);
+        audit(pages, &mut ByDigit, key, selection).await.unwrap()
     }
 
     #[tokio::test]
     async fn missing_and_double_effects_are_found() {
-        let tally = run(all()).await;
+        let tally = run(&all()).await;
         let counts = (tally.missing_rate().count, tally.double_rate().count);
         assert_eq!((tally.checked(), counts), (100, (10, 10)));
         assert!(tally.found_any() && tally.missing().contains(&format!("n#pay#{:064}", 0)));
@@ -183,41 +177,18 @@ mod tests {
 
     #[tokio::test]
     async fn a_selection_leaves_the_others_out() {
-        for (selection, checked) in [
-            (
-                Selection {
-                    operation: Some("pay".to_owned()),
-                    ..all()
-                },
-                50,
-            ),
-            (
-                Selection {
-                    since: Some(EpochMillis(90)),
-                    ..all()
-                },
-                10,
-            ),
-            (
-                Selection {
-                    before: EpochMillis(5),
-                    ..all()
-                },
-                5,
-            ),
-            (
-                Selection {
-                    sample: Some((30, 7)),
-                    ..all()
-                },
-                30,
-            ),
-        ] {
-            assert_eq!(
-                run(selection.clone()).await.checked(),
-                checked,
-                "{selection:?}"
-            );
+        type Change = fn(&mut Selection);
+        let selections: [(Change, u64); 4] = [
+            (|it| it.operation = Some("pay".to_owned()), 50),
+            (|it| it.since = Some(EpochMillis(90)), 10),
+            (|it| it.before = EpochMillis(5), 5),
+            (|it| it.sample = Some((30, 7)), 30),
+        ];
+        for (change, checked) in selections {
+            let mut selection = all();
+            change(&mut selection);
+            let tally = run(&selection).await;
+            assert_eq!(tally.checked(), checked, "{selection:?}");
         }
     }
 
@@ -228,9 +199,8 @@ mod tests {
                 expiration: EpochSeconds(expiration),
                 ..record(1)
             };
-            let page = stream::iter([Ok(vec![kept])]);
-            let tally = audit(page, &mut ByDigit, &EffectKey::Hash, &all()).await;
-            assert_eq!(tally.unwrap().checked(), checked, "{expiration}");
+            let tally = compared(vec![kept], &EffectKey::Hash, &all()).await;
+            assert_eq!(tally.checked(), checked, "{expiration}");
         }
     }
 
@@ -244,8 +214,7 @@ mod tests {
             (record(1), EffectKey::Outcome("/id".parse().unwrap())),
             (without_time, EffectKey::Hash),
         ] {
-            let pages = stream::iter([Ok(vec![record])]);
-            let tally = audit(pages, &mut ByDigit, &key, &all()).await.unwrap();
+            let tally = compared(vec![record], &key, &all()).await;
             assert_eq!((tally.checked(), tally.not_judged()), (0, 1), "{key:?}");
         }
     }
@@ -262,9 +231,7 @@ mod tests {
                 may_be_refused,
                 ..record(1)
             };
-            let page = stream::iter([Ok(vec![record])]);
-            let tally = audit(page, &mut ByDigit, &EffectKey::Hash, &all()).await;
-            let tally = tally.unwrap();
+            let tally = compared(vec![record], &EffectKey::Hash, &all()).await;
             let missing = tally.missing_rate().count;
             let counts = (tally.checked(), missing, tally.not_judged());
             assert_eq!(counts, expected, "{may_be_refused}, {number}");
@@ -272,11 +239,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn raw_ids_are_left_out_with_a_namespace_or_an_operation() {
-        let by = async |namespace: Option<&str>, operation: Option<&str>| {
+    async fn raw_and_observed_ids_are_taken_as_far_as_they_tell_their_namespace() {
+        let hash = "0a".repeat(32);
+        for (namespace, operation, counts) in [
+            (None, None, (2, 0)),
+            (Some("n"), None, (0, 0)),
+            (Some("m"), None, (1, 0)),
+            (None, Some("pay"), (1, 0)),
+            // Its engine only observes.
+            (Some("n.observed"), None, (0, 1)),
+        ] {
             let ids = [
                 "order-17".to_owned(),
-                format!("n.observed#{}", "0a".repeat(32)),
+                format!("n.observed#{hash}"),
+                format!("n.observed#pay#{hash}"),
                 format!("m#pay#{:064}", 2),
             ];
             let records = ids.map(|id| Completed { id, ..record(1) });
@@ -285,34 +261,9 @@ mod tests {
                 operation: operation.map(str::to_owned),
                 ..all()
             };
-            let page = stream::iter([Ok(Vec::from(records))]);
-            let tally = audit(page, &mut ByDigit, &EffectKey::Id, &selection).await;
-            tally.unwrap().checked()
-        };
-        assert_eq!(by(None, None).await, 2);
-        assert_eq!(by(Some("n"), None).await, 0);
-        assert_eq!(by(Some("m"), None).await, 1);
-        assert_eq!(by(None, Some("pay")).await, 1);
-    }
-
-    #[tokio::test]
-    async fn records_of_an_engine_that_observes_are_taken_by_their_namespace_alone() {
-        let id = format!("n.observed#pay#{}", "0a".repeat(32));
-        let by = async |namespace: Option<&str>| {
-            let observed = Completed {
-                id: id.clone(),
-                ..record(1)
-            };
-            let selection = Selection {
-                namespace: namespace.map(str::to_owned),
-                ..all()
-            };
-            let page = stream::iter([Ok(vec![observed])]);
-            let tally = audit(page, &mut ByDigit, &EffectKey::Id, &selection).await;
-            tally.unwrap().not_judged()
-        };
-        assert_eq!(by(None).await, 0);
-        assert_eq!(by(Some("n")).await, 0);
-        assert_eq!(by(Some("n.observed")).await, 1);
+            let tally = compared(records.into(), &EffectKey::Id, &selection).await;
+            let found = (tally.checked(), tally.not_judged());
+            assert_eq!(found, counts, "{selection:?}");
+        }
     }
 }

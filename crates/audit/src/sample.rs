@@ -1,6 +1,6 @@
 //! Draws a sample of a stream whose length isn't known.
 
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::record::Completed;
@@ -11,32 +11,8 @@ use crate::record::Completed;
 pub struct Sample {
     size: usize,
     seed: u64,
-    drawn: BinaryHeap<Drawn>,
-}
-
-#[derive(Debug)]
-struct Drawn(u64, Completed);
-
-impl Ord for Drawn {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.0
-            .cmp(&other.0)
-            .then_with(|| self.1.id.cmp(&other.1.id))
-    }
-}
-
-impl PartialOrd for Drawn {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Eq for Drawn {}
-
-impl PartialEq for Drawn {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
+    /// By the hash, and the id.
+    drawn: BTreeMap<(u64, String), Completed>,
 }
 
 impl Sample {
@@ -45,7 +21,7 @@ impl Sample {
         Self {
             size,
             seed,
-            drawn: BinaryHeap::new(),
+            drawn: BTreeMap::new(),
         }
     }
 
@@ -53,15 +29,16 @@ impl Sample {
     pub fn offer(&mut self, record: Completed) {
         let mut hasher = DefaultHasher::new();
         (self.seed, &record.id).hash(&mut hasher);
-        self.drawn.push(Drawn(hasher.finish(), record));
+        let place = (hasher.finish(), record.id.clone());
+        self.drawn.insert(place, record);
         if self.drawn.len() > self.size {
-            self.drawn.pop();
+            self.drawn.pop_last();
         }
     }
 
     /// Returns what was drawn.
     pub fn into_records(self) -> Vec<Completed> {
-        self.drawn.into_iter().map(|drawn| drawn.1).collect()
+        self.drawn.into_values().collect()
     }
 }
 
@@ -70,16 +47,11 @@ mod tests {
     use super::*;
     use crate::rate::Rate;
 
-    fn record(number: u32) -> Completed {
-        Completed {
-            id: format!("n#o#{number}"),
-            completed_at: None,
-            expiration: lambda_idempotency::EpochSeconds(4_000_000_000),
-            outcome: None,
-            may_be_refused: false,
-            key_generation: 0,
-            kept_steps: Vec::new(),
-        }
+    fn draw(size: usize, seed: u64, of: u32) -> Vec<Completed> {
+        let mut sample = Sample::new(size, seed);
+        let record = |number| Completed::example(format!("n#o#{number}"));
+        (0..of).for_each(|number| sample.offer(record(number)));
+        sample.into_records()
     }
 
     /// Of 200 samples' intervals, each of 95 %, some 190 hold the truth; 180 at least, but once in
@@ -88,11 +60,7 @@ mod tests {
     fn the_interval_of_a_sample_holds_the_true_rate() {
         let truth = 0.03;
         let holds = (0..200).filter(|seed| {
-            let mut sample = Sample::new(500, *seed);
-            (0..10_000)
-                .map(record)
-                .for_each(|record| sample.offer(record));
-            let drawn = sample.into_records();
+            let drawn = draw(500, *seed, 10_000);
             assert_eq!(drawn.len(), 500);
             let number = |record: &Completed| {
                 let digits = record.id.rsplit('#').next().unwrap();
@@ -111,27 +79,12 @@ mod tests {
 
     #[test]
     fn a_seed_draws_the_same_and_another_draws_others() {
-        let draw = |seed| {
-            let mut sample = Sample::new(10, seed);
-            (0..1_000)
-                .map(record)
-                .for_each(|record| sample.offer(record));
-            let mut ids: Vec<_> = sample
-                .into_records()
-                .into_iter()
-                .map(|record| record.id)
-                .collect();
-            ids.sort();
-            ids
-        };
-        assert_eq!(draw(1), draw(1));
-        assert_ne!(draw(1), draw(2));
+        assert_eq!(draw(10, 1, 1_000), draw(10, 1, 1_000));
+        assert_ne!(draw(10, 1, 1_000), draw(10, 2, 1_000));
     }
 
     #[test]
     fn a_stream_that_is_shorter_is_drawn_whole() {
-        let mut sample = Sample::new(10, 0);
-        (0..3).map(record).for_each(|record| sample.offer(record));
-        assert_eq!(sample.into_records().len(), 3);
+        assert_eq!(draw(10, 0, 3).len(), 3);
     }
 }
