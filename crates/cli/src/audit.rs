@@ -256,11 +256,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         note(format_args!("the same sample again: --seed {seed}"));
     }
     context.report(&Report::of(&tally, args.sample.is_some()))?;
-    Ok(if tally.found_any() || tally.is_blind() {
-        Exit::Found
-    } else {
-        Exit::Fine
-    })
+    Ok(Exit::if_found(tally.found_any() || tally.is_blind()))
 }
 
 fn interrupted() -> Failure {

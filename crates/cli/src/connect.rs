@@ -26,7 +26,7 @@ use crate::redis::{Redis, is_address};
 use crate::time;
 
 /// The store of the records, by its own API and by the library's contract.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Records {
     /// By the contract: what reads and writes a record.
     pub(crate) store: Arc<dyn DynStore>,
@@ -35,7 +35,7 @@ pub(crate) struct Records {
 }
 
 /// The place of the records.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) enum Place {
     /// In a DynamoDB table.
     DynamoDb(Box<Table>),
@@ -72,7 +72,7 @@ impl Place {
 }
 
 /// A DynamoDB table.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Table {
     pub(crate) client: Client,
     pub(crate) name: String,

@@ -75,11 +75,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     let mut report = rules::check(&deployment, &args.ignore);
     report.not_checked = not_checked;
     context.report(&report)?;
-    Ok(if report.findings.is_empty() {
-        Exit::Fine
-    } else {
-        Exit::Found
-    })
+    Ok(Exit::if_found(!report.findings.is_empty()))
 }
 
 fn read_lock(path: &Path) -> Result<Vec<String>, Failure> {

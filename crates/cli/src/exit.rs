@@ -18,6 +18,13 @@ pub enum Exit {
     Moved = 4,
 }
 
+impl Exit {
+    /// The code of a command that looks for what needs an operator.
+    pub(crate) fn if_found(is_found: bool) -> Self {
+        if is_found { Self::Found } else { Self::Fine }
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit as u8)

@@ -34,6 +34,7 @@ pub use args::{Cli, Command, Global};
 pub use context::Context;
 pub use exit::Exit;
 pub use failure::Failure;
+use output::{ALARM, note};
 
 /// Runs the command line, as `main` does: prints to the standard output, and a failure to the
 /// standard error.
@@ -48,7 +49,7 @@ pub async fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         // The reader of the output has read enough of it.
         Err(Failure::BrokenPipe) => Exit::Fine,
         Err(failure) => {
-            output::failure(&failure);
+            note(format_args!("{ALARM}error{ALARM:#}: {failure}"));
             failure.exit()
         }
     }

@@ -13,17 +13,13 @@ use crate::failure::Failure;
 pub(crate) struct Style(char, anstyle::Style);
 
 /// The end of a report's line, written as a style is: a text can't end a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LineEnd;
+pub(crate) struct NL;
 
-impl Display for LineEnd {
+impl Display for NL {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_char('\n')
     }
 }
-
-/// The end of a line.
-pub(crate) const NL: LineEnd = LineEnd;
 
 impl Display for Style {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -112,11 +108,6 @@ pub(crate) fn counted(count: u64, thing: &str) -> String {
 pub(crate) fn note(words: impl Display) {
     // Nobody is left to tell where this can't be written.
     let _ = writeln!(anstream::stderr().lock(), "{}", shown(words));
-}
-
-/// Prints the reason why a command failed.
-pub(crate) fn failure(failure: &Failure) {
-    note(format_args!("{ALARM}error{ALARM:#}: {failure}"));
 }
 
 /// The words for what could not be printed.

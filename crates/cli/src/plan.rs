@@ -132,8 +132,7 @@ pub fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         tables,
         functions,
         settings: args.settings.clone(),
-        clock_ahead_millis: None,
-        second_tls: None,
+        ..Deployment::default()
     };
     let mut check = rules::check(&deployment, &args.ignore);
     for finding in &mut check.findings {
@@ -151,9 +150,5 @@ pub fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         cost: args.cost.of_month(),
     };
     context.report(&report)?;
-    Ok(if report.check.findings.is_empty() {
-        Exit::Fine
-    } else {
-        Exit::Found
-    })
+    Ok(Exit::if_found(!report.check.findings.is_empty()))
 }

@@ -1,7 +1,6 @@
 //! Records in Redis or Valkey: what reads all of them, and the server's clock.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::time::Duration;
 
 use lambda_idempotency::protocol::record::Found;
@@ -200,13 +199,4 @@ fn escaped(text: &str) -> String {
         pattern.push(c);
     }
     pattern
-}
-
-/// Shows no address: it may have a password.
-impl fmt::Debug for Redis {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Redis")
-            .field("prefix", &self.prefix)
-            .finish_non_exhaustive()
-    }
 }

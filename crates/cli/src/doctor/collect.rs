@@ -24,19 +24,30 @@ struct Asking {
 }
 
 impl Asking {
-    /// Notes a question that was not answered. `action` is what the role needs for it.
-    fn unanswered<E>(&mut self, what: impl Into<String>, action: &str, error: &E)
+    /// Returns the reply to a question, or notes that it was not answered. `action` is what the role
+    /// needs for it.
+    fn answered<R, E>(
+        &mut self,
+        what: impl Into<String>,
+        action: &str,
+        answer: Result<R, E>,
+    ) -> Option<R>
     where
         E: ProvideErrorMetadata + std::error::Error + 'static,
     {
+        let error = match answer {
+            Ok(reply) => return Some(reply),
+            Err(error) => error,
+        };
         let why = match error.code() {
             Some(code) if code.contains("AccessDenied") => {
                 format!("access denied: allow your role {action}")
             }
             Some(code) => format!("{action}: {code}: {}", error.message().unwrap_or_default()),
-            None => Failure::service(action, error).to_string(),
+            None => Failure::service(action, &error).to_string(),
         };
         self.not_asked(what, why);
+        None
     }
 
     fn not_asked(&mut self, what: impl Into<String>, why: impl Into<String>) {

@@ -87,18 +87,10 @@ impl fmt::Display for Report {
         if !self.ignored.is_empty() {
             write!(f, "{DIM}ignored{DIM:#}  {}{NL}", self.ignored.join(", "))?;
         }
-        let (found, fine) = (self.findings.len(), self.fine.len());
-        match found {
-            0 => write!(
-                f,
-                "{GOOD}nothing found{GOOD:#} by {fine} rules: {}",
-                self.fine.join(", ")
-            ),
-            _ => write!(
-                f,
-                "{found} found; {fine} rules found nothing: {}",
-                self.fine.join(", ")
-            ),
+        let (fine, rules) = (self.fine.len(), self.fine.join(", "));
+        match self.findings.len() {
+            0 => write!(f, "{GOOD}nothing found{GOOD:#} by {fine} rules: {rules}"),
+            found => write!(f, "{found} found; {fine} rules found nothing: {rules}"),
         }
     }
 }

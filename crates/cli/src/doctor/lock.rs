@@ -38,15 +38,13 @@ pub(crate) fn second_tls(lock: &str) -> Result<Vec<String>, toml::de::Error> {
             .or_default()
             .push(package.version);
     }
-    let several = STACK.iter().filter_map(|name| {
-        let found = versions.get(*name).filter(|found| found.len() > 1)?;
+    let several = STACK.map(|name| (name, 2)).into_iter();
+    let found = several.chain(OTHERS.map(|name| (name, 1)));
+    let found = found.filter_map(|(name, least)| {
+        let found = versions.get(name).filter(|found| found.len() >= least)?;
         Some(format!("{name} {}", found.join(" and ")))
     });
-    let others = OTHERS.iter().filter_map(|name| {
-        let found = versions.get(*name)?;
-        Some(format!("{name} {}", found.join(" and ")))
-    });
-    Ok(several.chain(others).collect())
+    Ok(found.collect())
 }
 
 #[cfg(test)]

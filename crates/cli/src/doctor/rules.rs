@@ -14,11 +14,8 @@ use crate::doctor::finding::{Finding, Report, Severity};
 
 pub(crate) use queue::{least_retention, least_visibility};
 
-/// The verdict of a rule on one place.
-pub(crate) enum Verdict {
-    Fine,
-    Bad(Finding),
-}
+/// The verdict of a rule on one place: `None` where it is fine.
+pub(crate) type Verdict = Option<Finding>;
 
 /// Looks at a deployment. A rule that knows nothing of a place says nothing of it.
 pub(crate) type Rule = (&'static str, fn(&Deployment) -> Vec<Verdict>);
@@ -65,18 +62,10 @@ pub(crate) fn check(deployment: &Deployment, ignored: &[String]) -> Report {
     for (id, rule) in RULES {
         let verdicts = rule(deployment);
         let said = !verdicts.is_empty();
-        let found: Vec<Finding> = verdicts
-            .into_iter()
-            .filter_map(|verdict| match verdict {
-                Verdict::Bad(finding) => Some(Finding { id, ..finding }),
-                Verdict::Fine => None,
-            })
-            .collect();
-        match (
-            said,
-            found.is_empty(),
-            ignored.iter().any(|other| other == id),
-        ) {
+        let found = verdicts.into_iter().flatten();
+        let found: Vec<_> = found.map(|finding| Finding { id, ..finding }).collect();
+        let is_ignored = ignored.iter().any(|other| other == id);
+        match (said, found.is_empty(), is_ignored) {
             (true, true, _) => report.fine.push(id),
             (_, false, true) => report.ignored.push(id),
             _ => report.findings.extend(found),
@@ -84,15 +73,6 @@ pub(crate) fn check(deployment: &Deployment, ignored: &[String]) -> Report {
     }
     report.findings.sort_by_key(|finding| finding.severity);
     report
-}
-
-/// Judges a fact: bad, with its words, or fine.
-pub(super) fn judge(bad: bool, finding: impl FnOnce() -> Finding) -> Verdict {
-    if bad {
-        Verdict::Bad(finding())
-    } else {
-        Verdict::Fine
-    }
 }
 
 /// `check` sets the rule's word.

@@ -3,6 +3,10 @@
     clippy::indexing_slicing,
     reason = "of a JSON value, a member that is not there is null"
 )]
+#![allow(
+    clippy::option_option,
+    reason = "unknown, known to be absent, and known are three"
+)]
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -170,10 +174,6 @@ impl Reading<'_> {
 
     /// The destination of failed asynchronous invocations. SAM makes the queue or the topic of a `Type`
     /// without a `Destination`. Where there is none, events go to the dead-letter queue.
-    #[allow(
-        clippy::option_option,
-        reason = "unknown, known to be absent, and known are three"
-    )]
     fn destination(&mut self, name: &str, properties: &Value) -> Option<Option<Destination>> {
         let named = "EventInvokeConfig.DestinationConfig.OnFailure.Destination";
         let kind = "EventInvokeConfig.DestinationConfig.OnFailure.Type";
@@ -222,10 +222,7 @@ impl Reading<'_> {
             }
             let properties = template.resolve(&resource["Properties"]);
             let Some(named) = self.function_of(&properties["FunctionName"]) else {
-                let unread = format!("{name}: its function is not in the template");
-                if !self.not_read.contains(&unread) {
-                    self.not_read.push(unread);
-                }
+                self.not_in_template(&name, "function");
                 continue;
             };
             if named != function {
@@ -240,7 +237,7 @@ impl Reading<'_> {
                 Some("AWS::MSK::Cluster") => "MSK",
                 Some("AWS::AmazonMQ::Broker") => "MQ",
                 _ => {
-                    self.not_in_template(&name);
+                    self.not_in_template(&name, "source");
                     continue;
                 }
             };
@@ -323,14 +320,14 @@ impl Reading<'_> {
         let is_one = |kind: &str| types.contains(&kind);
         let found = found.filter(|(_, resource)| resource["Type"].as_str().is_some_and(is_one));
         let Some((template, resource)) = found else {
-            self.not_in_template(of);
+            self.not_in_template(of, "source");
             return None;
         };
         Some(resolved(template, resource, "Properties"))
     }
 
-    fn not_in_template(&mut self, of: &str) {
-        let unread = format!("{of}: its source is not in the template");
+    fn not_in_template(&mut self, of: &str, what: &str) {
+        let unread = format!("{of}: its {what} is not in the template");
         if !self.not_read.contains(&unread) {
             self.not_read.push(unread);
         }
@@ -545,10 +542,6 @@ fn count(value: &Value) -> Option<u32> {
 }
 
 /// The same; `Some(None)` of a negative number, which sets no bound.
-#[allow(
-    clippy::option_option,
-    reason = "unknown, known to be absent, and known are three"
-)]
 fn bounded(value: &Value) -> Option<Option<u32>> {
     let number: i64 = text(value)?.parse().ok()?;
     Some(u32::try_from(number).ok())
@@ -558,10 +551,6 @@ fn seconds(value: &Value) -> Option<Duration> {
     count(value).map(|seconds| Duration::from_secs(seconds.into()))
 }
 
-#[allow(
-    clippy::option_option,
-    reason = "unknown, known to be absent, and known are three"
-)]
 fn some_text(value: &Value) -> Option<Option<String>> {
     value.as_str().map(|text| Some(text.to_owned()))
 }

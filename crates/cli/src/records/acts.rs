@@ -150,10 +150,6 @@ fn listed<T: DeserializeOwned>(journal: &Journal, entry: &str) -> Vec<T> {
     }
 }
 
-fn text<T: Serialize>(list: &[T]) -> String {
-    serde_json::to_string(list).unwrap_or_default()
-}
-
 /// Makes the note that lists these. While they exceed the limit, removes the item at the index that `first`
 /// returns.
 fn list<T: Serialize>(
@@ -163,13 +159,12 @@ fn list<T: Serialize>(
     at: EpochMillis,
     first: impl Fn(&[T]) -> usize,
 ) -> (String, StepEntry) {
-    let mut text = text(&all);
-    while text.len() > MAX_STEP_RESULT_BYTES && all.len() > 1 {
+    let text = |all: &[T]| serde_json::to_string(all).unwrap_or_default();
+    while text(&all).len() > MAX_STEP_RESULT_BYTES && all.len() > 1 {
         all.remove(first(&all));
-        text = self::text(&all);
     }
     let begun = StepEntry::begun(journal.get(entry), at);
-    let listed = StepState::Confirmed(Ok(text));
+    let listed = StepState::Confirmed(Ok(text(&all)));
     (entry.to_owned(), begun.ended(listed, None, at))
 }
 

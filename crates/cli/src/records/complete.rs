@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Response, StatusCode};
+use lambda_idempotency::EpochMillis;
 use lambda_idempotency::http::stored_outcome;
 use lambda_idempotency::protocol::record::{Record, Status, StoredOutcome};
 use serde_json::value::RawValue;
@@ -13,7 +14,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::files;
 use crate::records::operate::Ending;
-use crate::records::order::{OrderArgs, give, kept_until, not_final};
+use crate::records::order::{OrderArgs, give, not_final};
 use crate::time;
 
 /// The most bytes that an outcome may have in the record, as the engine's `inline_limit` has it at
@@ -139,10 +140,10 @@ pub(crate) fn json(text: &str) -> Result<String, Failure> {
 /// When the record is final, is live, or moved; when the outcome is no JSON.
 pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     let text = args.outcome.text()?;
-    let ending = |record: &Record, now| Ending::Final {
+    let ending = |_: &Record, now: EpochMillis| Ending::Final {
         status: Status::Completed,
         outcome: StoredOutcome::Inline(text),
-        expiration: kept_until(record, args.keep, now),
+        expiration: (now + args.keep).ceil_seconds(),
     };
     give(&args.order, "complete", context, ending, not_final).await
 }

@@ -103,7 +103,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     }
     explanation.derive(id, found, &args.derive);
     if observed.is_some() {
-        explanation.is_observed();
+        let words = "; its engine only observes, and runs the handler for each delivery";
+        explanation.words.push_str(words);
     }
     if explanation.runs() {
         let held = held(&records, id, found, context).await?;
@@ -115,9 +116,5 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         }
     }
     context.report(&explanation)?;
-    Ok(if explanation.needs_person {
-        Exit::Found
-    } else {
-        Exit::Fine
-    })
+    Ok(Exit::if_found(explanation.needs_person))
 }

@@ -1,5 +1,6 @@
 //! Explains what a delivery would be told, by the very function that decides in production. Pure.
 
+use std::fmt::Write as _;
 use std::num::NonZeroU32;
 
 use lambda_idempotency::protocol::record::{
@@ -175,23 +176,21 @@ impl Explanation {
         let waiting = record.map(waiting_steps).unwrap_or_default();
         let is_paused = matches!(decision, Decision::InFlight { .. })
             && found.is_some_and(|found| State::of(found, now, rules.skew_margin) == State::Stuck);
-        let (answer, words) = match record {
+        let (answer, mut words) = match record {
             Some(record) if is_paused => (Answer::InFlight, paused(&decision, record, now)),
             _ => told(&decision, record, &waiting, now),
         };
         let pending = record.map(pending_steps).unwrap_or_default();
-        let words = if answer == Answer::RunsAgain && !pending.is_empty() {
-            format!(
-                "{words}; steps under way when an attempt ended: `{}`. One with `OnCrash::Interrupt` then waits for `settle-step`",
+        if answer == Answer::RunsAgain && !pending.is_empty() {
+            let _ = write!(
+                words,
+                "; steps under way when an attempt ended: `{}`. One with `OnCrash::Interrupt` then waits for `settle-step`",
                 pending.join("`, `")
-            )
-        } else {
-            words
-        };
-        let words = match record.and_then(SagaStatus::of) {
-            Some(status) => format!("{words}; its saga is {}", status.as_str()),
-            None => words,
-        };
+            );
+        }
+        if let Some(status) = record.and_then(SagaStatus::of) {
+            let _ = write!(words, "; its saga is {}", status.as_str());
+        }
         let view = found.map(|found| RecordView::of(id, found, now, rules.skew_margin));
         let rules = RulesView::of(rules);
         Self {
@@ -237,10 +236,10 @@ impl Explanation {
         let left_out = newest.saturating_sub(MOST_GENERATIONS - 1);
         if left_out > 0 && !effects.is_empty() {
             let left_out = counted(left_out.into(), "generation");
-            let words = format!(
+            let _ = write!(
+                self.words,
                 "; --derive shows the first keys and the newest, and leaves out {left_out} between them"
             );
-            self.words.push_str(&words);
         }
         let of = |effect: &String| {
             let effect = effect.clone();
@@ -311,16 +310,12 @@ impl Explanation {
         )];
     }
 
-    /// Adds that the engine only observes: what is explained is not what happens.
-    pub(crate) fn is_observed(&mut self) {
-        self.words
-            .push_str("; its engine only observes, and runs the handler for each delivery");
-    }
-
     /// Adds that a transaction may hold the key, and why that isn't known.
     pub(crate) fn may_be_held(&mut self, unknown: &str) {
-        let words = format!("; unless a transaction that is open holds the key, which {unknown}");
-        self.words.push_str(&words);
+        let _ = write!(
+            self.words,
+            "; unless a transaction that is open holds the key, which {unknown}"
+        );
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lambda_idempotency::EpochMillis;
 use lambda_idempotency::protocol::record::{Record, Status, StoredOutcome};
 use serde_json::json;
 
@@ -9,7 +10,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::records::operate::Ending;
-use crate::records::order::{OrderArgs, give, kept_until, not_final};
+use crate::records::order::{OrderArgs, give, not_final};
 use crate::time;
 
 /// The arguments of `fail`.
@@ -49,10 +50,10 @@ fn message(text: &str) -> Result<String, String> {
 /// When the record is final, is live, or moved.
 pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     let failure = json!({ "kind": args.kind, "message": args.message }).to_string();
-    let ending = |record: &Record, now| Ending::Final {
+    let ending = |_: &Record, now: EpochMillis| Ending::Final {
         status: Status::Failed,
         outcome: StoredOutcome::Inline(failure),
-        expiration: kept_until(record, args.keep, now),
+        expiration: (now + args.keep).ceil_seconds(),
     };
     give(&args.order, "fail", context, ending, not_final).await
 }

@@ -236,7 +236,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         Some(_) => note("There may be more: give the same command again"),
         None => {}
     }
-    Ok(if listed > 0 { Exit::Found } else { Exit::Fine })
+    Ok(Exit::if_found(listed > 0))
 }
 
 #[cfg(test)]

@@ -102,12 +102,8 @@ impl Order {
     ///
     /// The words of why it is refused: another rerun stands in its way.
     pub(crate) fn carried_out(&self, record: &Record) -> Result<Option<Act>, String> {
-        if let Ending::RunAgain {
-            repeats_steps,
-            renews_keys,
-        } = self.ending
-        {
-            return self.run_again_before(record, renews_keys, repeats_steps);
+        if let Some(asked) = self.ending.given(record) {
+            return self.run_again_before(record, asked);
         }
         let is_same = |act: &Act| (&act.act, &act.reason) == (&self.act.act, &self.act.reason);
         let last = acts(&record.journal).pop();
@@ -116,22 +112,16 @@ impl Order {
 
     /// A rerun is carried out once for each reason, whatever became of the record since, and a record
     /// on which no attempt has left a trace since isn't given back once more, whatever the reason.
-    fn run_again_before(
-        &self,
-        record: &Record,
-        new_keys: bool,
-        repeats_steps: bool,
-    ) -> Result<Option<Act>, String> {
+    fn run_again_before(&self, record: &Record, asked: GivenBack) -> Result<Option<Act>, String> {
         let mut acts = acts(&record.journal);
         acts.retain(|act| act.act == self.act.act);
         let of_the_reason = acts.iter().rfind(|act| act.reason == self.act.reason);
         let is_waiting = |act: &&Act| act.given.is_some_and(|how| how.waits(record));
         let waiting = acts.last().filter(is_waiting);
-        let is_same = |act: &&Act| {
-            let same =
-                |how: GivenBack| how.new_keys == new_keys && how.repeats_steps == repeats_steps;
-            act.given.is_none_or(same)
+        let is_as_asked = |how: GivenBack| {
+            (how.new_keys, how.repeats_steps) == (asked.new_keys, asked.repeats_steps)
         };
+        let is_same = |act: &&Act| act.given.is_none_or(is_as_asked);
         let mut before = of_the_reason.into_iter().chain(waiting);
         if let Some(act) = before.find(is_same) {
             return Ok(Some(act.clone()));
@@ -144,8 +134,9 @@ impl Order {
         match (waiting, of_the_reason) {
             (Some(act), _) => {
                 // Nothing has been done under what it asks in addition.
-                let adds =
-                    |how: GivenBack| new_keys >= how.new_keys && repeats_steps >= how.repeats_steps;
+                let adds = |how: GivenBack| {
+                    asked.new_keys >= how.new_keys && asked.repeats_steps >= how.repeats_steps
+                };
                 if act.given.is_some_and(adds) {
                     return Ok(None);
                 }

@@ -1,7 +1,6 @@
 //! The common parts of the commands that end a record: their flags, questions and reports.
 
 use std::fmt;
-use std::time::Duration;
 
 use lambda_idempotency::protocol::record::{Found, Record, Status};
 use lambda_idempotency::{EpochMillis, RecordId};
@@ -275,15 +274,6 @@ pub(crate) fn not_final(record: &Record) -> Result<(), String> {
         ),
         _ => Ok(()),
     }
-}
-
-/// The record's own expiration, or this long from now, whichever is later.
-pub(crate) fn kept_until(
-    record: &Record,
-    keep: Duration,
-    now: EpochMillis,
-) -> lambda_idempotency::EpochSeconds {
-    record.expiration.max((now + keep).ceil_seconds())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use indicatif::ProgressBar;
 use lambda_idempotency::protocol::journal::{StepState, UNDO};
-use lambda_idempotency::protocol::record::{Record, Status};
+use lambda_idempotency::protocol::record::{Found, Record, Status};
 use lambda_idempotency::{EpochMillis, RecordId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -388,25 +388,18 @@ async fn filtered(
         act.is_some_and(|act| act.reason == order.act.reason)
     };
     let progress = Progress::resume(None, &records.place, &cost, String::new())?;
-    scan(
-        records,
-        context,
-        progress,
-        None,
-        cost.records,
-        |id, found| {
-            let is_asked_for = State::of(&found, now, SKEW_MARGIN) != State::Expired
-                && is_of_operation(Some(namespace), operation, &id);
-            let record = found.content.as_deref().ok().filter(|_| is_asked_for);
-            if record.is_some_and(|record| which.takes(record)) {
-                ids.push(RecordId::stored(id)?);
-            } else if record.is_some_and(is_done) {
-                before += 1;
-            }
-            Ok(Fate::Left)
-        },
-    )
-    .await?;
+    let each = |id: String, found: Found| {
+        let is_asked_for = State::of(&found, now, SKEW_MARGIN) != State::Expired
+            && is_of_operation(Some(namespace), operation, &id);
+        let record = found.content.as_deref().ok().filter(|_| is_asked_for);
+        if record.is_some_and(|record| which.takes(record)) {
+            ids.push(RecordId::stored(id)?);
+        } else if record.is_some_and(is_done) {
+            before += 1;
+        }
+        Ok(Fate::Left)
+    };
+    scan(records, context, progress, None, cost.records, each).await?;
     // Redis may name one twice.
     ids.sort_unstable();
     ids.dedup();
@@ -489,7 +482,7 @@ async fn give_all(
     note(format_args!(
         "{done} of {count} {would}given back, {left} left alone"
     ));
-    Ok(if left > 0 { Exit::Found } else { Exit::Fine })
+    Ok(Exit::if_found(left > 0))
 }
 
 type Answer = (Done, Option<String>);

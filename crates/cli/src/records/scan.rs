@@ -78,16 +78,6 @@ impl Progress {
         }
     }
 
-    fn new(place: &Place, cost: &Cost, filter: String) -> Self {
-        Self {
-            of: cost.of.clone(),
-            which: cost.which.clone(),
-            filter,
-            read: 0,
-            segments: Segment::all(place),
-        }
-    }
-
     /// Goes on from the file, where there is one, or begins anew.
     pub(crate) fn resume(
         file: Option<&Path>,
@@ -95,7 +85,13 @@ impl Progress {
         cost: &Cost,
         filter: String,
     ) -> Result<Self, Failure> {
-        let fresh = Self::new(place, cost, filter);
+        let fresh = Self {
+            of: cost.of.clone(),
+            which: cost.which.clone(),
+            filter,
+            read: 0,
+            segments: Segment::all(place),
+        };
         let Some(path) = file.filter(|path| path.exists()) else {
             return Ok(fresh);
         };
@@ -106,36 +102,23 @@ impl Progress {
         };
         let fits = begun.segments.len() == fresh.segments.len()
             && begun.segments.iter().zip(&fresh.segments).all(is_alike);
-        if begun.of != fresh.of {
-            return Err(Failure::usage(format!(
-                "{} is of a scan of {}: give another file for {}",
-                path.display(),
-                begun.of,
-                fresh.of
-            )));
-        }
-        if !fits {
-            return Err(Failure::usage(format!(
-                "{} is of another version of this program: give another file",
-                path.display()
-            )));
-        }
-        if begun.which != fresh.which {
-            return Err(Failure::usage(format!(
-                "{} is of a scan of another table of this name ({}), and this one is {}: give another file",
-                path.display(),
-                begun.which,
-                fresh.which
-            )));
-        }
-        if begun.filter != fresh.filter {
-            return Err(Failure::usage(format!(
-                "{} is of a scan for other records ({}): give another file",
-                path.display(),
-                begun.filter
-            )));
-        }
-        Ok(begun)
+        let of = if begun.of != fresh.of {
+            format!("a scan of {}: give another file for {}", begun.of, fresh.of)
+        } else if !fits {
+            "another version of this program: give another file".to_owned()
+        } else if begun.which != fresh.which {
+            format!(
+                "a scan of another table of this name ({}), and this one is {}: give another file",
+                begun.which, fresh.which
+            )
+        } else if begun.filter != fresh.filter {
+            let filter = begun.filter;
+            format!("a scan for other records ({filter}): give another file")
+        } else {
+            return Ok(begun);
+        };
+        let file = path.display();
+        Err(Failure::usage(format!("{file} is of {of}")))
     }
 }
 

@@ -14,8 +14,8 @@ use aws_sdk_dynamodb::types::{
 use serde_json::{Value, json};
 
 use crate::support::{
-    self, Item, Said, Scratch, command, dynamodb, item, number, on, put_all, refused, run, size,
-    table, table_with, text,
+    self, Item, Said, Scratch, command, dynamodb, item, number, on, put_all, refused, run, serve,
+    size, table, table_with, text,
 };
 
 fn records() -> usize {
@@ -435,12 +435,7 @@ async fn bucket(folder: Scratch, never: &'static str, is_asked: Arc<AtomicBool>)
             found.map_err(|_| axum::http::StatusCode::NOT_FOUND)
         }
     });
-    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0))
-        .await
-        .unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, files).await.unwrap() });
-    url
+    serve(files).await
 }
 
 /// The line of an audit of an export in a bucket, whose effects are all there.

@@ -37,6 +37,12 @@ async fn plan_changed((old, new): (&str, &str), words: &str) -> Said {
     plan(folder.join("template.yaml").display(), words).await
 }
 
+/// Fails unless a text has a word, or has it not.
+#[track_caller]
+fn assert_has(text: &str, word: &str, has: bool, case: &str) {
+    assert_eq!(text.contains(word), has, "{case}: {word:?}: {text}");
+}
+
 #[tokio::test]
 async fn the_template_of_the_samples_is_sound() {
     let report = plan(TEMPLATE, "").await.ended_with(0).json();
@@ -310,9 +316,8 @@ Resources:
         ("no", true),
     ] {
         let [_, fine, not_read] = planned_with(TEMPLATE, value).await;
-        assert_eq!(fine.contains("kill-switch"), is_known, "{value}: {fine}");
-        let is_told = not_read.contains("IDEMPOTENCY_DISABLED");
-        assert_eq!(is_told, !is_known, "{value}: {not_read}");
+        assert_has(&fine, "kill-switch", is_known, value);
+        assert_has(&not_read, "IDEMPOTENCY_DISABLED", !is_known, value);
     }
     for (other, is_read) in [
         ("Other: { Type: AWS::SQS::Queue }", true),
@@ -328,12 +333,12 @@ Resources:
     ] {
         let template = format!("{}  {other}\n", TEMPLATE.replace('@', "no"));
         let not_read = planned(&template, "").await["not_read"].to_string();
-        let is_told = not_read.contains("Other: what it makes is in no file here");
-        assert_eq!(is_told, !is_read, "{other}: {not_read}");
+        let told = "Other: what it makes is in no file here";
+        assert_has(&not_read, told, !is_read, other);
     }
     let given = planned(&TEMPLATE.replace('@', "!Ref Off"), "--parameter Off=no").await;
     let not_read = given["not_read"].to_string();
-    assert!(not_read.contains("IDEMPOTENCY_DISABLED"), "{not_read}");
+    assert_has(&not_read, "IDEMPOTENCY_DISABLED", true, "given");
     let nothing = "Resources: { Other: { Type: AWS::Serverless::Application } }";
     let words = "nothing to look at; Other: what it makes is in no file here";
     plan(Scratch::with(nothing), "").await.refused(2, words);
@@ -412,11 +417,15 @@ async fn planned(text: &str, words: &str) -> Value {
     plan(Scratch::with(text), words).await.json()
 }
 
-/// Plans the template with this in place of each `@`, and returns the findings, what is fine and what could not be read, as texts.
-async fn planned_with(template: &str, own: &str) -> [String; 3] {
-    let report = planned(&template.replace('@', own), "").await;
+/// The findings, what is fine and what could not be read, as texts.
+fn texts(report: &Value) -> [String; 3] {
     let check = &report["check"];
     [&check["findings"], &check["fine"], &report["not_read"]].map(Value::to_string)
+}
+
+/// Plans the template with this in place of each `@`.
+async fn planned_with(template: &str, own: &str) -> [String; 3] {
+    texts(&planned(&template.replace('@', own), "").await)
 }
 
 #[tokio::test]
@@ -460,17 +469,9 @@ Resources:
         ("Timeout: !ImportValue there,", false),
     ] {
         let [found, fine, _] = planned_with(TEMPLATE, own).await;
-        assert_eq!(
-            found.contains("visibility-timeout"),
-            is_found,
-            "{own}: {found}"
-        );
+        assert_has(&found, "visibility-timeout", is_found, own);
         let is_fine = !is_found && !own.contains("there");
-        assert_eq!(
-            fine.contains("visibility-timeout"),
-            is_fine,
-            "{own}: {fine}"
-        );
+        assert_has(&fine, "visibility-timeout", is_fine, own);
     }
 }
 
@@ -560,13 +561,9 @@ async fn a_mapping_of_its_own_is_of_the_function_that_it_names_or_is_not_read() 
         ("!ImportValue elsewhere", false),
     ] {
         let [found, _, not_read] = planned_with(TEMPLATE, named).await;
-        assert_eq!(
-            found.contains("item-failures"),
-            is_found,
-            "{named}: {found}"
-        );
-        let is_told = not_read.contains("Mapping: its function is not in the template");
-        assert_eq!(is_told, !is_found, "{named}: {not_read}");
+        assert_has(&found, "item-failures", is_found, named);
+        let told = "Mapping: its function is not in the template";
+        assert_has(&not_read, told, !is_found, named);
     }
 }
 
@@ -589,8 +586,8 @@ async fn a_queue_in_provisioned_mode_is_bounded_by_its_pollers() {
     ] {
         let [found, fine, _] = planned_with(TEMPLATE, pollers).await;
         match takes {
-            Some(takes) => assert!(found.contains(takes), "{pollers}: {found}"),
-            None => assert!(fine.contains("concurrency"), "{pollers}: {fine}"),
+            Some(takes) => assert_has(&found, takes, true, pollers),
+            None => assert_has(&fine, "concurrency", true, pollers),
         }
     }
 }
@@ -645,16 +642,8 @@ async fn a_destination_that_sam_makes_is_one() {
     ] {
         let template = format!("{TEMPLATE}  Failed: {{ Type: AWS::SQS::Queue }}\n");
         let [found, fine, _] = planned_with(&template, failed).await;
-        assert_eq!(
-            fine.contains("async-retention"),
-            is_queue,
-            "{failed}: {fine}"
-        );
-        assert_eq!(
-            found.contains("async-destination"),
-            is_found,
-            "{failed}: {found}"
-        );
+        assert_has(&fine, "async-retention", is_queue, failed);
+        assert_has(&found, "async-destination", is_found, failed);
     }
 }
 
@@ -672,7 +661,7 @@ async fn a_functions_dead_letter_queue_is_a_destination() {
     let queue = "DeadLetterQueue: { Type: SQS, TargetArn: !GetAtt Failed.Arn }";
     for (property, is_found) in [("Timeout: 5", true), (queue, false)] {
         let [found, ..] = planned_with(TEMPLATE, property).await;
-        assert_eq!(found.contains("async-destination"), is_found, "{found}");
+        assert_has(&found, "async-destination", is_found, property);
     }
 }
 
@@ -699,18 +688,11 @@ async fn a_stream_is_read_by_its_consumer_and_by_no_other_type() {
         ] {
             let template = TEMPLATE.replace(" @ } }\n", &form.replace('@', named));
             let read = planned(&template, "--retention 56days").await;
-            let check = &read["check"];
-            let found = check["findings"].to_string();
-            assert_eq!(
-                found.contains("stream-retention"),
-                is_read,
-                "{named}: {found}"
-            );
-            let fine = check["fine"].to_string();
-            assert!(!fine.contains("stream-retention"), "{named}: {fine}");
-            let not_read = read["not_read"].to_string();
-            let is_told = not_read.contains("Mapping: its source is not in the template");
-            assert_eq!(is_told, !is_read, "{named}: {not_read}");
+            let [found, fine, not_read] = texts(&read);
+            assert_has(&found, "stream-retention", is_read, named);
+            assert_has(&fine, "stream-retention", false, named);
+            let told = "Mapping: its source is not in the template";
+            assert_has(&not_read, told, !is_read, named);
         }
     }
 }
@@ -732,8 +714,7 @@ Resources:
 ";
     for condition in ["A", "B", "C", "D", "E"] {
         let [.., not_read] = planned_with(TEMPLATE, condition).await;
-        let is_told = not_read.contains("IDEMPOTENCY_DISABLED");
-        assert!(is_told, "{condition}: {not_read}");
+        assert_has(&not_read, "IDEMPOTENCY_DISABLED", true, condition);
     }
 }
 

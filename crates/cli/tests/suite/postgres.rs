@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use lambda_idempotency::{Claim, Error, InFlight, Outcome};
 use lambda_idempotency_postgres::{PostgresStore, TransactionError};
-use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
+use sqlx::{AssertSqlSafe, PgPool, Postgres, Transaction};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
@@ -41,6 +41,25 @@ async fn on(table: &str, line: &str) -> Said {
 /// Leaves the record of an attempt that died an hour ago, and returns its id.
 async fn dead(store: &PostgresStore<PgPool>, token: &str) -> String {
     cut_off(&engine_an_hour_ago(store.clone()), token).await
+}
+
+/// Runs these statements.
+async fn execute(pool: &PgPool, statements: String) {
+    let run = sqlx::raw_sql(AssertSqlSafe(statements));
+    run.execute(pool).await.unwrap();
+}
+
+/// A transaction that stays open behind these statements.
+async fn open(pool: &PgPool, statements: String) -> Transaction<'static, Postgres> {
+    let mut open = pool.begin().await.unwrap();
+    let run = sqlx::raw_sql(AssertSqlSafe(statements));
+    run.execute(&mut *open).await.unwrap();
+    open
+}
+
+/// The lock of who ends the record, or looks whether somebody does.
+fn locking(table: &str, id: &str) -> String {
+    format!("SELECT FROM {table} WHERE id = '{id}' FOR UPDATE")
 }
 
 /// A proxy that gives each transaction the next connection has a few connections for all of these processes.
@@ -90,35 +109,24 @@ async fn behind_a_proxy_that_shares_connections_each_command_works() {
 async fn a_key_whose_transaction_is_open_is_not_said_to_run() {
     let (store, table) = store().await;
     let stuck = dead(&store, "taken over").await;
-    for (token, answer, statement) in [
-        (
-            "fresh",
-            "in_flight",
-            format!(
-                "INSERT INTO {table} (id, status, expiration, attempt, journal, layout) VALUES ($1, 'OPEN', 0, 1, '{{}}', 1)"
-            ),
-        ),
-        (
-            "taken over",
-            "locked",
-            format!("SELECT FROM {table} WHERE id = $1 FOR UPDATE"),
-        ),
+    let once = engine(store.clone()).build().unwrap();
+    let fresh = once.record_id(&key("fresh")).unwrap();
+    let fresh = fresh.as_str();
+    let insert = format!(
+        "INSERT INTO {table} (id, status, expiration, attempt, journal, layout) VALUES ('{fresh}', 'OPEN', 0, 1, '{{}}', 1)"
+    );
+    for (id, answer, statement) in [
+        (fresh, "in_flight", insert),
+        (&*stuck, "locked", locking(&table, &stuck)),
     ] {
-        let once = engine(store.clone()).build().unwrap();
-        let id = once.record_id(&key(token)).unwrap();
-        let explain = format!("explain {} --json", id.as_str());
+        let explain = format!("explain {id} --json");
         assert_ne!(on(&table, &explain).await.json()["answer"], answer);
-        let mut open = store.pool().begin().await.unwrap();
-        let hold = sqlx::query(sqlx::AssertSqlSafe(statement)).bind(id.as_str());
-        hold.execute(&mut *open).await.unwrap();
+        let open = open(store.pool(), statement).await;
         let explained = on(&table, &explain).await.ended_with(0).json();
         assert_eq!(explained["answer"], answer, "{explained}");
         open.rollback().await.unwrap();
     }
-    let mut open = store.pool().begin().await.unwrap();
-    let hold = format!("SELECT FROM {table} WHERE id = $1 FOR UPDATE");
-    let hold = sqlx::query(sqlx::AssertSqlSafe(hold)).bind(&stuck);
-    hold.execute(&mut *open).await.unwrap();
+    let _open = open(store.pool(), locking(&table, &stuck)).await;
     on(&table, &format!("release {stuck} {WHY}"))
         .await
         .refused(2, "a transaction that is open holds the record");
@@ -170,12 +178,9 @@ async fn a_command_that_is_cut_off_holds_no_key_for_long() {
             _ = run(&explain) => {}
         }
     }
-    let mut next = store.pool().begin().await.unwrap();
-    let wait = format!(
-        "SET LOCAL lock_timeout = '2min'; SELECT FROM {table} WHERE id = '{stuck}' FOR UPDATE"
-    );
-    let wait = sqlx::raw_sql(sqlx::AssertSqlSafe(wait));
-    wait.execute(&mut *next).await.unwrap();
+    let lock = locking(&table, &stuck);
+    let wait = format!("SET LOCAL lock_timeout = '2min'; {lock}");
+    open(store.pool(), wait).await;
 }
 
 #[tokio::test]
@@ -199,9 +204,7 @@ async fn of_who_holds_a_lock_no_more_is_said_than_is_known() {
             "or somebody's own",
         ),
     ] {
-        let mut open = store.pool().begin().await.unwrap();
-        let locked = sqlx::query(sqlx::AssertSqlSafe(lock));
-        locked.execute(&mut *open).await.unwrap();
+        let open = open(store.pool(), lock).await;
         let explained = on(&table, &format!("explain {id} --json")).await;
         let explained = explained.ended_with(0).json();
         assert_eq!(explained["answer"], "locked", "{explained}");
@@ -226,26 +229,19 @@ async fn what_others_have_set_in_a_shared_session_leads_to_no_other_table() {
     run(&list).await.ended_with(1);
     let other = format!("other_{table}");
     let create = format!("CREATE SCHEMA {other}; CREATE TABLE {other}.{table} (LIKE {table})");
-    let create = sqlx::raw_sql(sqlx::AssertSqlSafe(create));
-    create.execute(store.pool()).await.unwrap();
+    execute(store.pool(), create).await;
     // Each connection of the proxy.
     let options = PgPoolOptions::new().acquire_timeout(PATIENCE);
     let application = options.connect(&through).await.unwrap();
     let mut sessions = Vec::new();
     for _ in 0..3 {
-        let mut session = application.begin().await.unwrap();
         let set = format!("SET search_path = {other}");
-        let set = sqlx::raw_sql(sqlx::AssertSqlSafe(set));
-        set.execute(&mut *session).await.unwrap();
-        sessions.push(session);
+        sessions.push(open(&application, set).await);
     }
     for session in sessions {
         session.commit().await.unwrap();
     }
-    let mut open = store.pool().begin().await.unwrap();
-    let hold = format!("SELECT FROM {table} WHERE id = $1 FOR UPDATE");
-    let hold = sqlx::query(sqlx::AssertSqlSafe(hold)).bind(&stuck);
-    hold.execute(&mut *open).await.unwrap();
+    let open = open(store.pool(), locking(&table, &stuck)).await;
     let explained = run(&format!("explain {stuck} --json {place}")).await;
     let explained = explained.ended_with(0).json();
     assert_eq!(explained["answer"], "locked", "{explained}");
@@ -276,11 +272,7 @@ async fn a_list_is_gone_on_with_on_its_own_table_alone() {
     }
     // The same name in another database.
     let database = format!("other_{table}");
-    let create = format!("CREATE DATABASE {database}");
-    sqlx::query(sqlx::AssertSqlSafe(create))
-        .execute(one.pool())
-        .await
-        .unwrap();
+    execute(one.pool(), format!("CREATE DATABASE {database}")).await;
     let (server, _) = url.rsplit_once('/').unwrap();
     let elsewhere = format!("{server}/{database}");
     let pool = PgPoolOptions::new()
@@ -298,8 +290,7 @@ async fn a_list_is_gone_on_with_on_its_own_table_alone() {
     let replace = format!(
         "ALTER TABLE {table} RENAME TO old_{table}; CREATE TABLE {table} (LIKE old_{table})"
     );
-    let replace = sqlx::raw_sql(sqlx::AssertSqlSafe(replace));
-    replace.execute(one.pool()).await.unwrap();
+    execute(one.pool(), replace).await;
     refused(on(&table, &list), 2, "another table of this name").await;
 }
 
@@ -351,7 +342,7 @@ async fn a_redaction_erases_the_outcomes_of_all_attempts() {
     assert!(!again.is_replayed());
     let kept = async || {
         let bytes = format!("SELECT length(content) FROM {table}_outcomes");
-        let bytes = sqlx::query_scalar::<_, i32>(sqlx::AssertSqlSafe(bytes));
+        let bytes = sqlx::query_scalar::<_, i32>(AssertSqlSafe(bytes));
         bytes.fetch_all(store.pool()).await.unwrap()
     };
     let before = kept().await;
@@ -369,10 +360,7 @@ async fn records_are_listed_once_each() {
          SELECT 'payments#charge#' || lpad(n::text, 64, '0'), 'INPROGRESS', 4000000000, '0f', 0, 1, '{{}}', 1700000000000, 1 \
          FROM generate_series(1, 2500) n"
     );
-    sqlx::query(sqlx::AssertSqlSafe(insert))
-        .execute(store.pool())
-        .await
-        .unwrap();
+    execute(store.pool(), insert).await;
     let said = on(&table, "list --yes --json").await.ended_with(1);
     let mut ids = said.listed();
     ids.dedup();
@@ -389,10 +377,7 @@ async fn an_id_that_no_record_can_have_is_skipped_and_counted() {
         "INSERT INTO {table} (id, status, expiration, owner, lease, attempt, journal, started_at, layout) \
          VALUES (repeat('x', 2049), 'INPROGRESS', 4000000000, '0f', 0, 1, '{{}}', 1700000000000, 1)"
     );
-    sqlx::query(sqlx::AssertSqlSafe(insert))
-        .execute(store.pool())
-        .await
-        .unwrap();
+    execute(store.pool(), insert).await;
     let hash = &stuck[stuck.len() - 64..][..12];
     for (line, code) in [("list --yes", 1), (&format!("get --hash {hash} --yes"), 0)] {
         let said = on(&table, line).await.ended_with(code);

@@ -8,12 +8,14 @@ use std::process::{Output, Stdio};
 use std::time::{Duration, SystemTime};
 
 use aws_sdk_dynamodb::types::{AttributeValue, PutRequest, WriteRequest};
+use axum::Router;
 use futures_util::{StreamExt, stream};
 use lambda_idempotency::store::Store;
 use lambda_idempotency::testing::{Crash, ManualClock, TestDynamoDb};
 use lambda_idempotency::{Builder, Claim, Error, Fingerprint, Idempotency, Key, Outcome};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 
 /// A server that is missing is a failure: a lane that skips itself proves nothing.
@@ -177,13 +179,13 @@ impl Scratch {
 
     pub(crate) fn with(text: impl AsRef<[u8]>) -> Self {
         let scratch = Self::new();
-        std::fs::write(&scratch, text).unwrap();
+        std::fs::write(&*scratch, text).unwrap();
         scratch
     }
 
     pub(crate) fn folder() -> Self {
         let scratch = Self::new();
-        std::fs::create_dir(&scratch).unwrap();
+        std::fs::create_dir(&*scratch).unwrap();
         scratch
     }
 }
@@ -202,12 +204,6 @@ impl Deref for Scratch {
     type Target = Path;
 
     fn deref(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl AsRef<Path> for Scratch {
-    fn as_ref(&self) -> &Path {
         &self.0
     }
 }
@@ -339,6 +335,14 @@ pub(crate) async fn on(table: &str, line: &str) -> Said {
 pub(crate) async fn get(table: &str, id: &str) -> Value {
     let shown = on(table, &format!("get '{id}' --json")).await;
     shown.ended_with(0).json()
+}
+
+/// Starts a server of HTTP, and returns its address.
+pub(crate) async fn serve(router: Router) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    url
 }
 
 /// The ids of the findings of a check.

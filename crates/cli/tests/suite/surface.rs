@@ -17,7 +17,7 @@ async fn each_shell_has_completions() {
 async fn each_command_has_a_manual_page() {
     let folder = Scratch::folder();
     run(&format!("man {folder}")).await.ended_with(0);
-    let pages: Vec<_> = std::fs::read_dir(&folder).unwrap().collect();
+    let pages: Vec<_> = std::fs::read_dir(&*folder).unwrap().collect();
     assert!(pages.len() > 10, "{pages:?}");
     let page = std::fs::read_to_string(folder.join("idempotency-release.1")).unwrap();
     assert!(page.contains("while\\-live"), "{page}");

@@ -67,21 +67,11 @@ pub(super) async fn ask(
     };
     // An alias has no concurrency.
     let (alone, qualifier) = qualified(name);
-    match client
-        .get_function_concurrency()
-        .function_name(alone)
-        .send()
-        .await
-    {
-        Ok(reply) => {
-            function.reserved_concurrency = count(reply.reserved_concurrent_executions);
-        }
-        Err(error) => asking.unanswered(
-            format!("concurrency of {name}"),
-            "lambda:GetFunctionConcurrency",
-            &error,
-        ),
-    }
+    let asked = client.get_function_concurrency().function_name(alone);
+    let (what, answer) = (format!("concurrency of {name}"), asked.send().await);
+    let reply = asking.answered(what, "lambda:GetFunctionConcurrency", answer);
+    function.reserved_concurrency =
+        reply.and_then(|reply| count(reply.reserved_concurrent_executions));
     if args.asynchronous {
         let dead_letters = configuration.dead_letter_config;
         let dead_letters = dead_letters.and_then(|queue| queue.target_arn);
@@ -94,26 +84,23 @@ pub(super) async fn ask(
     }
     let mappings = client.list_event_source_mappings().function_name(name);
     let mappings: Result<Vec<_>, _> = mappings.into_paginator().items().send().collect().await;
+    let what = format!("mappings of {name}");
+    let mappings = asking.answered(&what, "lambda:ListEventSourceMappings", mappings);
     match mappings {
-        Ok(mappings) if mappings.is_empty() && qualifier.is_none() => {
+        Some(mappings) if mappings.is_empty() && qualifier.is_none() => {
             asking.not_asked(
                 format!("aliases of {name}"),
                 "it has no mappings: an alias has its own, and a version's variables: name it, --function NAME:ALIAS",
             );
         }
-        Ok(mappings) if mappings.is_empty() && args.adapter == Adapter::Batch => {
-            asking.not_asked(format!("mappings of {name}"), "it has none");
+        Some(mappings) if mappings.is_empty() && args.adapter == Adapter::Batch => {
+            asking.not_asked(what, "it has none");
         }
-        Ok(mappings) => {
-            for mapping in mappings {
+        mappings => {
+            for mapping in mappings.into_iter().flatten() {
                 function.mappings.push(read(asking, mapping).await);
             }
         }
-        Err(error) => asking.unanswered(
-            format!("mappings of {name}"),
-            "lambda:ListEventSourceMappings",
-            &error,
-        ),
     }
     if let (Some(role), Some(table)) = (configuration.role, table) {
         function.missing_actions = role::missing(asking, args.adapter, name, &role, table).await;
@@ -137,25 +124,18 @@ async fn destination(
     name: &str,
     dead_letters: Option<String>,
 ) -> Option<Option<Destination>> {
-    let named = match client
-        .get_function_event_invoke_config()
-        .function_name(name)
-        .send()
-        .await
-    {
-        Ok(reply) => {
-            let failure = reply.destination_config.and_then(|to| to.on_failure);
-            failure.and_then(|failure| failure.destination)
-        }
+    let asked = client.get_function_event_invoke_config();
+    let named = match asked.function_name(name).send().await {
         // It has none.
         Err(error) if error.code() == Some("ResourceNotFoundException") => None,
-        Err(error) => {
-            asking.unanswered(
+        answer => {
+            let (what, action) = (
                 format!("destinations of {name}"),
                 "lambda:GetFunctionEventInvokeConfig",
-                &error,
             );
-            return None;
+            let reply = asking.answered(what, action, answer)?;
+            let failure = reply.destination_config.and_then(|to| to.on_failure);
+            failure.and_then(|failure| failure.destination)
         }
     };
     match named.or(dead_letters) {

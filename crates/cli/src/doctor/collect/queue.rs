@@ -75,32 +75,15 @@ async fn attributes(asking: &mut Asking, arn: &str) -> Option<Attributes> {
     let client = Client::new(&asking.config);
     let mut parts = arn.rsplit(':');
     let (name, account) = (parts.next()?, parts.next()?);
-    let found = client
-        .get_queue_url()
-        .queue_name(name)
-        .queue_owner_aws_account_id(account)
-        .send()
-        .await;
-    let url = match found {
-        Ok(reply) => reply.queue_url?,
-        Err(error) => {
-            asking.unanswered(format!("queue {name}"), "sqs:GetQueueUrl", &error);
-            return None;
-        }
-    };
-    match client
-        .get_queue_attributes()
-        .queue_url(url)
-        .attribute_names(Name::All)
-        .send()
-        .await
-    {
-        Ok(reply) => reply.attributes,
-        Err(error) => {
-            asking.unanswered(format!("queue {name}"), "sqs:GetQueueAttributes", &error);
-            None
-        }
-    }
+    let what = format!("queue {name}");
+    let find = client.get_queue_url().queue_name(name);
+    let found = find.queue_owner_aws_account_id(account).send().await;
+    let found = asking.answered(&what, "sqs:GetQueueUrl", found)?;
+    let read = client.get_queue_attributes().queue_url(found.queue_url?);
+    let read = read.attribute_names(Name::All).send().await;
+    asking
+        .answered(what, "sqs:GetQueueAttributes", read)?
+        .attributes
 }
 
 fn seconds(attributes: &Attributes, name: &Name) -> Option<Duration> {

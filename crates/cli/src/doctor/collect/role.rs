@@ -44,23 +44,13 @@ pub(super) async fn missing(
         .set_action_names(Some(actions))
         .resource_arns(table)
         .set_context_entries(asking_for_namespace(asking));
-    match simulate.send().await {
-        Ok(reply) => {
-            let results = reply.evaluation_results.unwrap_or_default();
-            let denied = results
-                .into_iter()
-                .filter(|result| result.eval_decision != Decision::Allowed);
-            Some(denied.map(|result| result.eval_action_name).collect())
-        }
-        Err(error) => {
-            asking.unanswered(
-                format!("permissions of {function}"),
-                "iam:SimulatePrincipalPolicy",
-                &error,
-            );
-            None
-        }
-    }
+    let (what, answer) = (format!("permissions of {function}"), simulate.send().await);
+    let reply = asking.answered(what, "iam:SimulatePrincipalPolicy", answer)?;
+    let results = reply.evaluation_results.unwrap_or_default();
+    let denied = results
+        .into_iter()
+        .filter(|result| result.eval_decision != Decision::Allowed);
+    Some(denied.map(|result| result.eval_action_name).collect())
 }
 
 /// A role that is confined to a namespace is allowed its keys alone.

@@ -30,37 +30,26 @@ pub(super) async fn ask(
         table.keys = Some(keys.into_iter().map(|key| key.attribute_name).collect());
         table.deletion_protection = Some(described.deletion_protection_enabled.unwrap_or(false));
     }
-    match client.describe_time_to_live().table_name(name).send().await {
-        Ok(reply) => {
-            let ttl = reply.time_to_live_description;
-            let on = ttl.filter(|ttl| {
-                let status = ttl.time_to_live_status.as_ref();
-                matches!(
-                    status,
-                    Some(TimeToLiveStatus::Enabled | TimeToLiveStatus::Enabling)
-                )
-            });
-            table.ttl = Some(on.map(|ttl| ttl.attribute_name.unwrap_or_default()));
-        }
-        Err(error) => asking.unanswered("time to live", "dynamodb:DescribeTimeToLive", &error),
-    }
-    match client
-        .describe_continuous_backups()
-        .table_name(name)
-        .send()
-        .await
-    {
-        Ok(reply) => {
-            let backups = reply.continuous_backups_description;
-            let recovery = backups.and_then(|backups| backups.point_in_time_recovery_description);
-            let status = recovery.and_then(|recovery| recovery.point_in_time_recovery_status);
-            table.point_in_time_recovery = Some(status == Some(PointInTimeRecoveryStatus::Enabled));
-        }
-        Err(error) => asking.unanswered(
-            "point-in-time recovery",
-            "dynamodb:DescribeContinuousBackups",
-            &error,
-        ),
-    }
+    let answer = client.describe_time_to_live().table_name(name).send().await;
+    let reply = asking.answered("time to live", "dynamodb:DescribeTimeToLive", answer);
+    table.ttl = reply.map(|reply| {
+        let on = reply.time_to_live_description.filter(|ttl| {
+            let status = ttl.time_to_live_status.as_ref();
+            matches!(
+                status,
+                Some(TimeToLiveStatus::Enabled | TimeToLiveStatus::Enabling)
+            )
+        });
+        on.map(|ttl| ttl.attribute_name.unwrap_or_default())
+    });
+    let asked = client.describe_continuous_backups().table_name(name);
+    let (answer, action) = (asked.send().await, "dynamodb:DescribeContinuousBackups");
+    let reply = asking.answered("point-in-time recovery", action, answer);
+    table.point_in_time_recovery = reply.map(|reply| {
+        let backups = reply.continuous_backups_description;
+        let recovery = backups.and_then(|backups| backups.point_in_time_recovery_description);
+        let status = recovery.and_then(|recovery| recovery.point_in_time_recovery_status);
+        status == Some(PointInTimeRecoveryStatus::Enabled)
+    });
     Ok((table, ahead))
 }

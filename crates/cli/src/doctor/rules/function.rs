@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Verdict, danger, judge, keep_for, warning};
+use super::{Verdict, danger, keep_for, warning};
 use crate::doctor::facts::{
     Deployment, EXECUTIONS_OF_A_POLLER, Function, Mapping, Source, Table, qualified,
 };
@@ -63,7 +63,7 @@ pub(super) fn table_variable(deployment: &Deployment) -> Vec<Verdict> {
         let table = tables.first()?;
         let variable = function.table.as_ref()?;
         let is_known = |value: &String| tables.iter().any(|table| names(value, table, function));
-        Some(judge(!variable.as_ref().is_some_and(is_known), || {
+        Some((!variable.as_ref().is_some_and(is_known)).then(|| {
             let what = match variable {
                 Some(other) => format!("IDEMPOTENCY_TABLE is `{other}`, not `{}`", table.name),
                 None => "IDEMPOTENCY_TABLE is not set".to_owned(),
@@ -80,7 +80,7 @@ pub(super) fn table_variable(deployment: &Deployment) -> Vec<Verdict> {
 
 pub(super) fn kill_switch(deployment: &Deployment) -> Vec<Verdict> {
     each(deployment, |function| {
-        Some(judge(function.disabled?, || {
+        Some(function.disabled?.then(|| {
             let why = "Handlers run unprotected: each duplicate takes effect again.";
             let (name, qualifier) = qualified(&function.name);
             let aws = &deployment.aws;
@@ -112,7 +112,7 @@ pub(super) fn kill_switch(deployment: &Deployment) -> Vec<Verdict> {
 pub(super) fn missing_action(deployment: &Deployment) -> Vec<Verdict> {
     each(deployment, |function| {
         let missing = function.missing_actions.as_ref()?;
-        Some(judge(!missing.is_empty(), || {
+        Some((!missing.is_empty()).then(|| {
             let what = format!("its role may not {} the table", missing.join(", "));
             let why = "Without a completion, the effect repeats with each delivery; without a group's action, each record takes its own request.";
             let fix = "Attach infra/policy.yaml with the function's adapter to its role. Of one that is confined to a namespace, \
@@ -125,7 +125,7 @@ pub(super) fn missing_action(deployment: &Deployment) -> Vec<Verdict> {
 pub(super) fn async_destination(deployment: &Deployment) -> Vec<Verdict> {
     each(deployment, |function| {
         let destination = function.asynchronous.as_ref()?;
-        Some(judge(destination.is_none(), || {
+        Some(destination.is_none().then(|| {
             let why = "An event is dropped after its last retry, and nothing tells what it was.";
             let (aws, name) = (&deployment.aws, &function.name);
             let fix = format!(
@@ -143,7 +143,7 @@ pub(super) fn async_retention(deployment: &Deployment) -> Vec<Verdict> {
         let destination = function.asynchronous.as_ref()?.as_ref()?;
         let theirs = destination.retention?;
         let longest = theirs + LONGEST_RETRIES;
-        Some(judge(kept < longest, || {
+        Some((kept < longest).then(|| {
             let what = format!(
                 "outcomes are kept for {}, and {} keeps failed events for {} after retries of up to {}",
                 length(kept),
@@ -165,7 +165,7 @@ pub(super) fn async_retention(deployment: &Deployment) -> Vec<Verdict> {
 
 pub(super) fn mapping_disabled(deployment: &Deployment) -> Vec<Verdict> {
     each_mapping(deployment, |function, mapping| {
-        Some(judge(!mapping.enabled?, || {
+        Some((!mapping.enabled?).then(|| {
             let why = "Nothing is read from its source, until the source forgets it.";
             let what = format!("its mapping of {} is disabled", name(mapping));
             let fix = update(deployment, mapping, "--enabled");
@@ -176,7 +176,7 @@ pub(super) fn mapping_disabled(deployment: &Deployment) -> Vec<Verdict> {
 
 pub(super) fn item_failures(deployment: &Deployment) -> Vec<Verdict> {
     each_mapping(deployment, |function, mapping| {
-        Some(judge(!mapping.reports_item_failures?, || {
+        Some((!mapping.reports_item_failures?).then(|| {
             let what = format!(
                 "its mapping of {} doesn't read batchItemFailures",
                 name(mapping)
@@ -227,7 +227,7 @@ pub(super) fn concurrency(deployment: &Deployment) -> Vec<Verdict> {
         };
         let largest = mappings.iter().max_by_key(size)?;
         let share = reserved / u32::try_from(mappings.len()).unwrap_or(u32::MAX);
-        Some(judge(total > u64::from(reserved), || {
+        Some((total > u64::from(reserved)).then(|| {
             let names: Vec<&str> = mappings.iter().map(|mapping| name(mapping)).collect();
             let takes = match (is_unbounded, names.len()) {
                 (true, _) => "as many as they can".to_owned(),

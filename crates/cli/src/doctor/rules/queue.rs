@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::function::each_mapping;
-use super::{Verdict, danger, judge, keep_for, warning};
+use super::{Verdict, danger, keep_for, warning};
 use crate::doctor::facts::{Deployment, Destination, Function, Mapping, Queue, Source};
 use crate::time::length;
 
@@ -53,7 +53,7 @@ pub(super) fn visibility_timeout(deployment: &Deployment) -> Vec<Verdict> {
     each(deployment, |function, mapping, queue| {
         let (visibility, timeout) = (queue.visibility?, function.timeout?);
         let (least, times) = least_visibility(timeout, mapping.window?);
-        Some(judge(visibility < least, || {
+        Some((visibility < least).then(|| {
             let times = if times == 1 { "" } else { "six times " };
             let what = format!(
                 "its visibility timeout is {}, less than {times}the timeout of {} and the batch window: {}",
@@ -72,7 +72,7 @@ pub(super) fn visibility_timeout(deployment: &Deployment) -> Vec<Verdict> {
 pub(super) fn dead_letter_queue(deployment: &Deployment) -> Vec<Verdict> {
     each(deployment, |_, _, queue| {
         let dead_letters = queue.dead_letters.as_ref()?;
-        Some(judge(dead_letters.is_none(), || {
+        Some(dead_letters.is_none().then(|| {
             let why = "A message that can't be done comes again until the queue forgets it; in a FIFO group it stops all others.";
             let fix = format!(
                 "RedrivePolicy: {{ deadLetterTargetArn: !GetAtt DeadLetters.Arn, maxReceiveCount: {RECEIVES} }}"
@@ -86,7 +86,7 @@ pub(super) fn receive_count(deployment: &Deployment) -> Vec<Verdict> {
     each(deployment, |_, _, queue| {
         let dead_letters = queue.dead_letters.as_ref()?.as_ref()?;
         let receives = dead_letters.max_receive_count?;
-        Some(judge(receives < RECEIVES, || {
+        Some((receives < RECEIVES).then(|| {
             let what = format!("a message goes to the dead-letter queue after {receives} receives");
             let why = "A crash costs a receive or two until the dead attempt's lease is over: work that would succeed is given up.";
             let fix = format!("RedrivePolicy: {{ …, maxReceiveCount: {RECEIVES} }}");
@@ -104,7 +104,7 @@ pub(super) fn dead_letter_retention(deployment: &Deployment) -> Vec<Verdict> {
         let Destination { name, retention } = &dead_letters.destination;
         let (own, theirs) = (queue.retention?, (*retention)?);
         let is_short = !queue.fifo && theirs <= own && theirs < LONGEST;
-        Some(judge(is_short, || {
+        Some(is_short.then(|| {
             let what = format!(
                 "its dead-letter queue {name} keeps messages for {}, and the queue itself for {}",
                 length(theirs),
@@ -132,7 +132,7 @@ pub(super) fn retention(deployment: &Deployment) -> Vec<Verdict> {
     each(deployment, |function, _, queue| {
         let kept = function.retention.unwrap_or(deployment.settings.retention);
         let least = least_retention(queue)?;
-        Some(judge(kept < least, || {
+        Some((kept < least).then(|| {
             let what = format!(
                 "outcomes are kept for {}, less than {}: what it keeps, or with a dead-letter queue twice what both keep (docs/choose.md)",
                 length(kept),
@@ -151,7 +151,7 @@ pub(super) fn failure_retention(deployment: &Deployment) -> Vec<Verdict> {
         let dead_letters = queue.dead_letters.as_ref()?.as_ref()?;
         let receives = dead_letters.max_receive_count?;
         let longest = queue.visibility?.saturating_mul(receives);
-        Some(judge(kept < longest, || {
+        Some((kept < longest).then(|| {
             let what = format!(
                 "permanent failures are kept for {}, and {receives} receives take {}",
                 length(kept),

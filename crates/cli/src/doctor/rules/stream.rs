@@ -1,7 +1,7 @@
 //! Rules of a stream's mapping.
 
 use super::function::{each_mapping, update};
-use super::{Verdict, danger, judge, warning};
+use super::{Verdict, danger, warning};
 use crate::doctor::facts::{Deployment, Function, Mapping, Source, Stream};
 use crate::time::length;
 
@@ -22,7 +22,7 @@ fn each(
 pub(super) fn tumbling_window(deployment: &Deployment) -> Vec<Verdict> {
     each(deployment, |_, mapping, stream| {
         let window = stream.tumbling_window?;
-        Some(judge(!window.is_zero(), || {
+        Some((!window.is_zero()).then(|| {
             let what = format!("its mapping has a tumbling window of {}", length(window));
             let why = "The layer refuses its events: Lambda would take each reply, which has no `state`, for a failure.";
             let fix = update(deployment, mapping, "--tumbling-window-in-seconds 0");
@@ -33,7 +33,7 @@ pub(super) fn tumbling_window(deployment: &Deployment) -> Vec<Verdict> {
 
 pub(super) fn bisect(deployment: &Deployment) -> Vec<Verdict> {
     each(deployment, |_, mapping, stream| {
-        Some(judge(!stream.bisects?, || {
+        Some((!stream.bisects?).then(|| {
             let why = "What is discarded in the end is a whole batch, with records that never ran.";
             let fix = update(deployment, mapping, "--bisect-batch-on-function-error");
             warning(&stream.name, "a batch that fails isn't split", why, fix)
@@ -53,12 +53,12 @@ pub(super) fn record_age(deployment: &Deployment) -> Vec<Verdict> {
         if retries.is_none() && age.is_none() {
             let what = "neither retries nor age are bounded";
             let why = "A record that can't be done stops its shard until the stream forgets it, and all behind it with it.";
-            return Some(Verdict::Bad(danger(&stream.name, what, why, fix)));
+            return Some(Some(danger(&stream.name, what, why, fix)));
         }
         let timeout = timeout?;
         let is_short = retries.is_some_and(|retries| u64::from(retries) < least)
             || age.is_some_and(|age| age <= timeout);
-        Some(judge(is_short, || {
+        Some(is_short.then(|| {
             let what = format!(
                 "its retries may end before a dead attempt's lease, which lasts for the timeout of {}: {}",
                 function.name,
@@ -73,7 +73,7 @@ pub(super) fn record_age(deployment: &Deployment) -> Vec<Verdict> {
 pub(super) fn on_failure(deployment: &Deployment) -> Vec<Verdict> {
     each(deployment, |_, mapping, stream| {
         let destination = stream.on_failure.as_ref()?;
-        Some(judge(destination.is_none(), || {
+        Some(destination.is_none().then(|| {
             let why = "Records that are given up leave no trace.";
             let to = "--destination-config 'OnFailure={Destination=QUEUE_ARN}'";
             let fix = update(deployment, mapping, to);
@@ -94,7 +94,7 @@ pub(super) fn failure_retention(deployment: &Deployment) -> Vec<Verdict> {
     each(deployment, |_, _, stream| {
         // Without a bound, until the stream forgets them.
         let (kept, age) = (given?, stream.max_age?.or(stream.retention)?);
-        Some(judge(kept <= age, || {
+        Some((kept <= age).then(|| {
             let what = format!(
                 "permanent failures are kept for {}, and its records are retried until they are {} old",
                 length(kept),
@@ -115,7 +115,7 @@ pub(super) fn retention(deployment: &Deployment) -> Vec<Verdict> {
     each(deployment, |function, _, stream| {
         let kept = function.retention.unwrap_or(deployment.settings.retention);
         let theirs = stream.retention?;
-        Some(judge(kept < theirs, || {
+        Some((kept < theirs).then(|| {
             let what = format!(
                 "it keeps records for {}, and outcomes are kept for {}",
                 length(theirs),

@@ -1,6 +1,6 @@
 //! Rules of the table of the records.
 
-use super::{Verdict, danger, judge, warning};
+use super::{Verdict, danger, warning};
 use crate::args::flag;
 use crate::doctor::facts::{Deployment, Table};
 
@@ -24,7 +24,7 @@ fn mend_ttl(deployment: &Deployment, table: &Table) -> String {
 pub(super) fn ttl_off(deployment: &Deployment) -> Vec<Verdict> {
     of(deployment, |table| {
         let ttl = table.ttl.as_ref()?;
-        Some(judge(ttl.is_none(), || {
+        Some(ttl.is_none().then(|| {
             let why = "No record is ever deleted: the table grows, and costs, for ever.";
             let fix = mend_ttl(deployment, table);
             warning(&table.name, "time to live is off", why, fix)
@@ -35,7 +35,7 @@ pub(super) fn ttl_off(deployment: &Deployment) -> Vec<Verdict> {
 pub(super) fn ttl_attribute(deployment: &Deployment) -> Vec<Verdict> {
     of(deployment, |table| {
         let attribute = table.ttl.as_ref()?.as_ref()?;
-        Some(judge(*attribute != table.expected_ttl, || {
+        Some((*attribute != table.expected_ttl).then(|| {
             let what = format!(
                 "time to live is on `{attribute}`, and records have `{}`",
                 table.expected_ttl
@@ -52,7 +52,7 @@ pub(super) fn ttl_attribute(deployment: &Deployment) -> Vec<Verdict> {
 pub(super) fn key_schema(deployment: &Deployment) -> Vec<Verdict> {
     of(deployment, |table| {
         let keys = table.keys.as_ref()?;
-        Some(judge(*keys != table.expected_keys, || {
+        Some((*keys != table.expected_keys).then(|| {
             let (has, wants) = (keys.join(", "), table.expected_keys.join(", "));
             let what = format!("its key is {has}, and the engine writes {wants}");
             let why = "Each claim is refused, and nothing runs.";
@@ -65,7 +65,7 @@ pub(super) fn key_schema(deployment: &Deployment) -> Vec<Verdict> {
 pub(super) fn point_in_time_recovery(deployment: &Deployment) -> Vec<Verdict> {
     of(deployment, |table| {
         let (aws, name) = (&deployment.aws, &table.name);
-        Some(judge(!table.point_in_time_recovery?, || {
+        Some((!table.point_in_time_recovery?).then(|| {
             let why =
                 "Without its records every redelivery runs again, and an accident can't be undone.";
             let fix = format!(
@@ -80,7 +80,7 @@ pub(super) fn point_in_time_recovery(deployment: &Deployment) -> Vec<Verdict> {
 pub(super) fn deletion_protection(deployment: &Deployment) -> Vec<Verdict> {
     of(deployment, |table| {
         let (aws, name) = (&deployment.aws, &table.name);
-        Some(judge(!table.deletion_protection?, || {
+        Some((!table.deletion_protection?).then(|| {
             let why = "One command, or a stack's removal, deletes the records; every redelivery then runs again.";
             let fix = format!(
                 "{aws} dynamodb update-table --table-name {name} --deletion-protection-enabled"

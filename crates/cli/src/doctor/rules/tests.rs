@@ -100,16 +100,16 @@ fn the_stream(deployment: &mut Deployment) -> &mut Stream {
 }
 
 fn the_dead_letters(deployment: &mut Deployment) -> &mut DeadLetters {
-    the_queue(deployment)
-        .dead_letters
-        .as_mut()
-        .unwrap()
-        .as_mut()
-        .unwrap()
+    let known = the_queue(deployment).dead_letters.as_mut().unwrap();
+    known.as_mut().unwrap()
 }
 
 fn the_table(deployment: &mut Deployment) -> &mut Table {
     &mut deployment.tables[0]
+}
+
+fn ids(report: &Report) -> Vec<&'static str> {
+    report.findings.iter().map(|finding| finding.id).collect()
 }
 
 type Plant = (&'static str, fn(&mut Deployment));
@@ -199,8 +199,7 @@ fn each_misconfiguration_is_found_by_its_word_alone() {
         let mut deployment = sound();
         plant(&mut deployment);
         let report = check(&deployment, &[]);
-        let found: Vec<_> = report.findings.iter().map(|finding| finding.id).collect();
-        assert_eq!(found, [id], "{report}");
+        assert_eq!(ids(&report), [id], "{report}");
         let finding = &report.findings[0];
         assert!(
             finding.why.ends_with('.') && !finding.fix.is_empty(),
@@ -254,11 +253,8 @@ fn an_outcome_outlives_the_queue_of_failed_events_and_the_retries_before() {
         function.retention = Some(Duration::from_hours(hours));
         function.mappings.clear();
         let report = check(&deployment, &[]);
-        let ids = report.findings.iter().map(|finding| finding.id);
-        assert!(
-            ids.eq(std::iter::repeat_n("async-retention", found)),
-            "{hours}: {report}"
-        );
+        let expected = vec!["async-retention"; found];
+        assert_eq!(ids(&report), expected, "{hours}: {report}");
         for finding in report.findings {
             let days = ["--retention 16days", "SNS", "--retention 38days"];
             assert!(
@@ -291,8 +287,7 @@ fn a_message_of_a_managed_instance_is_hidden_for_one_timeout() {
 
     the_queue(&mut deployment).visibility = Some(Duration::from_mins(90));
     let report = check(&deployment, &[]);
-    let ids: Vec<_> = report.findings.iter().map(|finding| finding.id).collect();
-    assert_eq!(ids, ["visibility-timeout"]);
+    assert_eq!(ids(&report), ["visibility-timeout"]);
     let said = "less than the timeout of worker and the batch window: 1h 31m";
     assert!(report.to_string().contains(said), "{report}");
 }
@@ -310,10 +305,9 @@ fn the_retries_of_a_stream_outlast_the_lease_of_a_dead_attempt() {
         deployment.functions[0].timeout = Some(Duration::from_mins(minutes));
         let stream = the_stream(&mut deployment);
         (stream.retries, stream.max_age) = (Some(retries), Some(age));
-        let report = check(&deployment, &[]);
-        let ids = report.findings.iter().map(|finding| finding.id);
-        let ids = ids.filter(|id| *id == "record-age");
-        assert_eq!(ids.count(), found, "{minutes}, {retries:?}, {age:?}");
+        let mut ids = ids(&check(&deployment, &[]));
+        ids.retain(|id| *id == "record-age");
+        assert_eq!(ids.len(), found, "{minutes}, {retries:?}, {age:?}");
     }
 }
 
@@ -440,11 +434,8 @@ fn a_stream_is_compared_with_a_failure_retention_that_is_given() {
         let mut deployment = sound();
         deployment.settings.failure_retention = given;
         let report = check(&deployment, &[]);
-        let ids = report.findings.iter().map(|finding| finding.id);
-        assert!(
-            ids.eq(std::iter::repeat_n("failure-retention", found)),
-            "{given:?}: {report}"
-        );
+        let expected = vec!["failure-retention"; found];
+        assert_eq!(ids(&report), expected, "{given:?}: {report}");
     }
     // Records whose age isn't bounded are retried until the stream forgets them.
     for (retention, found) in [
@@ -466,10 +457,6 @@ fn the_worst_comes_first() {
     let mut deployment = sound();
     the_table(&mut deployment).deletion_protection = Some(false);
     deployment.functions[0].disabled = Some(true);
-    let ids: Vec<_> = check(&deployment, &[])
-        .findings
-        .iter()
-        .map(|finding| finding.id)
-        .collect();
+    let ids = ids(&check(&deployment, &[]));
     assert_eq!(ids, ["kill-switch", "deletion-protection"]);
 }

@@ -17,6 +17,8 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
+use crate::support::serve;
+
 type Shared = Arc<Mutex<Value>>;
 
 pub(super) struct Wire {
@@ -71,13 +73,8 @@ impl Wire {
         let router = Router::new()
             .fallback(answer)
             .with_state(Arc::clone(&deployment));
-        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0))
-            .await
-            .unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         Self {
-            url,
+            url: serve(router).await,
             deployment,
             plays_dynamodb,
         }

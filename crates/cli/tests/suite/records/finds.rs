@@ -5,7 +5,7 @@ use axum::http::{HeaderMap, StatusCode};
 use serde_json::json;
 
 use super::{WHY, deliver, engine, id};
-use crate::support::{Said, command, ended_with, key, on, place, refused, run, table};
+use crate::support::{Said, command, ended_with, key, on, place, refused, run, serve, table};
 
 #[tokio::test]
 async fn a_record_is_found_by_its_id_its_key_and_its_hash() {
@@ -158,11 +158,7 @@ async fn refusing(call: &'static str, code: &'static str) -> String {
         });
         (StatusCode::OK, json!({"Item": item}).to_string())
     };
-    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await;
-    let (listener, router) = (listener.unwrap(), Router::new().fallback(answer));
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-    url
+    serve(Router::new().fallback(answer)).await
 }
 
 /// The store's own words are for a function.

@@ -281,7 +281,7 @@ async fn all_records_are_listed_once_each_also_after_an_end_in_between() {
     }
     first.kill().await.unwrap();
 
-    let kept = std::fs::read(&file).unwrap();
+    let kept = std::fs::read(&*file).unwrap();
     let kept: serde_json::Value = serde_json::from_slice(&kept).unwrap();
     let read = kept["read"].as_u64().unwrap();
     assert!(0 < read && read < count as u64, "{read}");
