@@ -322,19 +322,11 @@ impl Session {
     async fn act(&mut self, name: &str) -> Result<(), BoxError> {
         match name {
             "deliver" => self.deliver(0, AMOUNT, Meets::Nothing).await,
-            "two" => {
-                let (go, stopped) = std::sync::mpsc::channel();
-                let first = self.start(0, AMOUNT, Meets::Stop("", stopped));
-                self.after(first, go, |_| {}).await;
-            }
+            "two" => self.deliver_beside("", |_| {}).await,
             "lose-reply" => self.deliver(0, AMOUNT, Meets::LostReply).await,
             "kill-before" => self.deliver(0, AMOUNT, Meets::KillBefore).await,
             "kill-after" => self.deliver(0, AMOUNT, Meets::KillAfter).await,
-            "freeze" => {
-                let (go, stopped) = std::sync::mpsc::channel();
-                let first = self.start(0, AMOUNT, Meets::Stop("is frozen", stopped));
-                self.after(first, go, Self::pass_lease).await;
-            }
+            "freeze" => self.deliver_beside("is frozen", Self::pass_lease).await,
             "pass-lease" => self.pass_lease(),
             "other-payload" => self.deliver(0, "99.00", Meets::Nothing).await,
             "store-down" => {
@@ -361,13 +353,10 @@ impl Session {
         }
     }
 
-    /// Delivers the message once more while the first delivery is stopped, and then lets it go on.
-    async fn after(
-        &mut self,
-        mut first: UnboundedReceiver<()>,
-        go: std::sync::mpsc::Sender<()>,
-        between: impl FnOnce(&Self),
-    ) {
+    /// Delivers the message, and once more while the first delivery is stopped, which then goes on.
+    async fn deliver_beside(&mut self, why: &'static str, between: impl FnOnce(&Self)) {
+        let (go, stopped) = std::sync::mpsc::channel();
+        let mut first = self.start(0, AMOUNT, Meets::Stop(why, stopped));
         let is_stopped = first.recv().await.is_some();
         between(self);
         self.deliver(usize::from(is_stopped), AMOUNT, Meets::Nothing)
