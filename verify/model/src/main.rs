@@ -94,11 +94,7 @@ fn main() -> ExitCode {
         println!("never reached: {missed:?}");
         holds = false;
     }
-    if holds {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    ExitCode::from(u8::from(!holds))
 }
 
 fn wanted() -> Option<Wanted> {

@@ -4,32 +4,48 @@ use std::fmt;
 
 use crate::values::Write;
 
-/// A defect of the protocol, or of something that it relies on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mutation {
-    None,
-    CompleteWithoutFence,
-    ReleaseWithoutFence,
-    TakeoverComparesOwnerOnly,
-    TakeoverNeverApplies,
-    ReleaseDeletes,
-    OwnerReused,
-    LeaseWithoutMargin,
-    ExpiresBeforeItsLease,
-    BelievesWithoutComparing,
-    CommitWithoutFence,
-    RenewWithoutFence,
-    RenewalShortens,
-    GoesOnUnrenewed,
-    AmendWithoutFence,
-    JournalLost,
-    LatePendingUndoes,
-    PendingFiresAnyway,
-    ClaimlessOverAnything,
-    LateWithoutEnd,
-    HiddenRetries,
-    InterveneWithoutGuard,
-    RedactionInProgress,
+macro_rules! mutations {
+    ($($mutation:ident: $words:literal,)*) => {
+        /// A defect of the protocol, or of something that it relies on.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Mutation {
+            $($mutation,)*
+        }
+
+        impl fmt::Display for Mutation {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $(Self::$mutation => $words,)*
+                })
+            }
+        }
+    };
+}
+
+mutations! {
+    None: "as it is",
+    CompleteWithoutFence: "no fence on complete",
+    ReleaseWithoutFence: "no fence on release",
+    TakeoverComparesOwnerOnly: "a takeover compares the owner only",
+    TakeoverNeverApplies: "a takeover compares what never stands",
+    ReleaseDeletes: "a release deletes",
+    OwnerReused: "an owner is reused by the next attempt",
+    LeaseWithoutMargin: "a lease is written without its margin",
+    ExpiresBeforeItsLease: "a record in progress expires before its lease",
+    BelievesWithoutComparing: "`completed by me` is believed without comparing the outcome",
+    CommitWithoutFence: "no fence on commit",
+    RenewWithoutFence: "no fence on renew",
+    RenewalShortens: "a late renewal shortens the lease",
+    GoesOnUnrenewed: "a handler goes on after a lease that was not renewed",
+    AmendWithoutFence: "no fence on a step's note",
+    JournalLost: "a takeover loses the journal",
+    LatePendingUndoes: "a late `PENDING` undoes a `CONFIRMED`",
+    PendingFiresAnyway: "a pending step fires again, whatever its policy says",
+    ClaimlessOverAnything: "a transaction without a claim commits over a record",
+    LateWithoutEnd: "a transaction may be late without end",
+    HiddenRetries: "a send without an answer is repeated, and hidden",
+    InterveneWithoutGuard: "an intervention compares nothing",
+    RedactionInProgress: "a redaction puts the record in progress first",
 }
 
 impl Mutation {
@@ -43,37 +59,5 @@ impl Mutation {
             Self::AmendWithoutFence => matches!(write, Write::Amend { .. }),
             _ => false,
         }
-    }
-}
-
-impl fmt::Display for Mutation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::None => "as it is",
-            Self::CompleteWithoutFence => "no fence on complete",
-            Self::ReleaseWithoutFence => "no fence on release",
-            Self::TakeoverComparesOwnerOnly => "a takeover compares the owner only",
-            Self::TakeoverNeverApplies => "a takeover compares what never stands",
-            Self::ReleaseDeletes => "a release deletes",
-            Self::OwnerReused => "an owner is reused by the next attempt",
-            Self::LeaseWithoutMargin => "a lease is written without its margin",
-            Self::ExpiresBeforeItsLease => "a record in progress expires before its lease",
-            Self::BelievesWithoutComparing => {
-                "`completed by me` is believed without comparing the outcome"
-            }
-            Self::CommitWithoutFence => "no fence on commit",
-            Self::RenewWithoutFence => "no fence on renew",
-            Self::RenewalShortens => "a late renewal shortens the lease",
-            Self::GoesOnUnrenewed => "a handler goes on after a lease that was not renewed",
-            Self::AmendWithoutFence => "no fence on a step's note",
-            Self::JournalLost => "a takeover loses the journal",
-            Self::LatePendingUndoes => "a late `PENDING` undoes a `CONFIRMED`",
-            Self::PendingFiresAnyway => "a pending step fires again, whatever its policy says",
-            Self::ClaimlessOverAnything => "a transaction without a claim commits over a record",
-            Self::LateWithoutEnd => "a transaction may be late without end",
-            Self::HiddenRetries => "a send without an answer is repeated, and hidden",
-            Self::InterveneWithoutGuard => "an intervention compares nothing",
-            Self::RedactionInProgress => "a redaction puts the record in progress first",
-        })
     }
 }

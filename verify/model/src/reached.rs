@@ -4,10 +4,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::world::Answer;
 
-/// Something worth reaching.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Event {
+macro_rules! events {
+    ($($event:ident,)*) => {
+        /// Something worth reaching.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum Event {
+            $($event,)*
+        }
+
+        const ALL: &[Event] = &[$(Event::$event,)*];
+    };
+}
+
+events! {
     Create,
     Mine,
     TakeOverFresh,
@@ -48,46 +58,6 @@ pub enum Event {
 }
 
 impl Event {
-    const ALL: [Self; 37] = [
-        Self::Create,
-        Self::Mine,
-        Self::TakeOverFresh,
-        Self::TakeOverResume,
-        Self::Replay,
-        Self::Mismatch,
-        Self::InFlight,
-        Self::Executed,
-        Self::LeaseLost,
-        Self::Failed,
-        Self::TimedOut,
-        Self::Refused,
-        Self::FencedOff,
-        Self::Unknown,
-        Self::TooLate,
-        Self::Unavailable,
-        Self::StepSkipped,
-        Self::StepFired,
-        Self::StepInterrupted,
-        Self::StepTakenBack,
-        Self::NoteRefused,
-        Self::Crash,
-        Self::RequestLost,
-        Self::ReplyLost,
-        Self::GroupReplyLost,
-        Self::ReplyLate,
-        Self::LateCopy,
-        Self::LateCopyApplied,
-        Self::Sweep,
-        Self::Stranger,
-        Self::Renewed,
-        Self::RenewalRefused,
-        Self::Released,
-        Self::ReleasedLive,
-        Self::Redacted,
-        Self::Rerun,
-        Self::RerunRepeats,
-    ];
-
     pub fn of(answer: Answer) -> Self {
         match answer {
             Answer::Executed => Self::Executed,
@@ -118,7 +88,7 @@ pub fn reach(event: Event) {
 /// Returns the events that were never reached so far.
 pub fn missed() -> Vec<Event> {
     let reached = REACHED.load(Ordering::Relaxed);
-    let all = Event::ALL.into_iter();
+    let all = ALL.iter().copied();
     all.filter(|event| reached & (1 << *event as u8) == 0)
         .collect()
 }

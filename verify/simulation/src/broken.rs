@@ -8,9 +8,21 @@ use lambda_idempotency::protocol::record::{
 
 use crate::scenario::MARGIN;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mutation {
-    None,
+macro_rules! mutations {
+    ($($(#[$what:meta])* $mutation:ident,)*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Mutation {
+            None,
+            $($(#[$what])* $mutation,)*
+        }
+
+        impl Mutation {
+            pub const ALL: &'static [Self] = &[$(Self::$mutation,)*];
+        }
+    };
+}
+
+mutations! {
     /// A completion applies whoever holds the claim.
     CompletionWithoutFence,
     /// A transaction commits whoever holds the claim.
@@ -52,28 +64,6 @@ pub enum Mutation {
 }
 
 impl Mutation {
-    pub const ALL: [Self; 19] = [
-        Self::CompletionWithoutFence,
-        Self::CommitWithoutFence,
-        Self::ReleaseWithoutFence,
-        Self::RenewalWithoutFence,
-        Self::RenewalForgotten,
-        Self::TakeoverWithoutVersion,
-        Self::LeaseWithoutMargin,
-        Self::EarlyExpiration,
-        Self::AttemptsForgotten,
-        Self::JournalForgotten,
-        Self::CompletionForgotten,
-        Self::ReleaseForgotten,
-        Self::RefusedAndWritten,
-        Self::LateCommitWithoutFence,
-        Self::HiddenRetries,
-        Self::FenceForgotten,
-        Self::ClocksThatStandStill,
-        Self::InterventionWithoutGuard,
-        Self::RedactionInProgress,
-    ];
-
     /// Tells whether a transaction applies although another holds the claim.
     pub fn spares_fence(self, late: bool) -> bool {
         self == Self::CommitWithoutFence || (late && self == Self::LateCommitWithoutFence)

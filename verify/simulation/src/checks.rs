@@ -1,5 +1,7 @@
 //! The invariants of `docs/internals/protocol.md`, held against what one night left behind.
 
+use std::fmt::Debug;
+
 use lambda_idempotency::RecordId;
 use lambda_idempotency::protocol::record::{Record, Status, StoredOutcome};
 
@@ -74,14 +76,14 @@ pub fn broken(night: &Night, ids: &[RecordId], unsettled: &[usize]) -> Vec<Strin
 
 /// Returns the lead of the fastest clock: expiry and leases are judged by the clock of the process that takes over.
 fn ahead(night: &Night) -> i64 {
-    night
-        .scenario
-        .skews
-        .iter()
-        .copied()
-        .max()
-        .unwrap_or(0)
-        .max(0)
+    let fastest = night.scenario.skews.iter().copied().max();
+    fastest.unwrap_or(0).max(0)
+}
+
+/// Describes all that is wrong.
+fn those<T: Debug>(all: &[T], is_wrong: impl Fn(&T) -> bool) -> Vec<String> {
+    let wrong = all.iter().filter(|one| is_wrong(one));
+    wrong.map(|one| format!("{one:?}")).collect()
 }
 
 fn is_final(record: &Record) -> bool {
@@ -89,7 +91,7 @@ fn is_final(record: &Record) -> bool {
 }
 
 fn final_records_stay(night: &Night, _: &[RecordId]) -> Vec<String> {
-    let touched = |change: &&Change| match (&change.before, change.kind) {
+    let touched = |change: &Change| match (&change.before, change.kind) {
         (Some(before), Kind::Replace | Kind::Commit) if is_final(before) => {
             change.at + ahead(night) < before.expiration.to_millis().0 + MARGIN
         }
@@ -98,12 +100,7 @@ fn final_records_stay(night: &Night, _: &[RecordId]) -> Vec<String> {
         (_, Kind::Operator(_)) | (None, _) => false,
         (Some(before), _) => is_final(before),
     };
-    night
-        .changes
-        .iter()
-        .filter(touched)
-        .map(|change| format!("{change:?}"))
-        .collect()
+    those(&night.changes, touched)
 }
 
 /// Tells whether a completion has expired as it arrives: a copy of it that is later than the retention. With a copy of its claim, just
@@ -138,7 +135,7 @@ fn is_marked(record: &Record) -> bool {
 }
 
 fn attempts_count_up(night: &Night, _: &[RecordId]) -> Vec<String> {
-    let wrong = |change: &&Change| {
+    let wrong = |change: &Change| {
         let before = change.before.as_ref().map(|record| record.attempt);
         let after = change.after.as_ref().map(|record| record.attempt);
         match change.kind {
@@ -155,45 +152,30 @@ fn attempts_count_up(night: &Night, _: &[RecordId]) -> Vec<String> {
             Kind::Commit => after < before && after != Some(1),
         }
     };
-    night
-        .changes
-        .iter()
-        .filter(wrong)
-        .map(|change| format!("{change:?}"))
-        .collect()
+    those(&night.changes, wrong)
 }
 
 fn the_fence_holds(night: &Night, _: &[RecordId]) -> Vec<String> {
     let fenced = [Kind::Complete, Kind::Renew, Kind::Amend, Kind::Release];
-    let stale = |change: &&Change| {
+    let stale = |change: &Change| {
         fenced.contains(&change.kind)
             && !change
                 .before
                 .as_ref()
                 .is_some_and(|before| !is_final(before) && before.owner == change.by)
     };
-    night
-        .changes
-        .iter()
-        .filter(stale)
-        .map(|change| format!("{change:?}"))
-        .collect()
+    those(&night.changes, stale)
 }
 
 fn live_leases_stay(night: &Night, _: &[RecordId]) -> Vec<String> {
-    let early = |change: &&Change| {
+    let early = |change: &Change| {
         matches!(change.kind, Kind::Resume | Kind::Replace)
             && change.before.as_ref().is_some_and(|before| {
                 let lease = before.lease.map_or(0, |lease| lease.0);
                 !is_final(before) && change.at + ahead(night) < lease
             })
     };
-    night
-        .changes
-        .iter()
-        .filter(early)
-        .map(|change| format!("{change:?}"))
-        .collect()
+    those(&night.changes, early)
 }
 
 /// Beyond the margin, clocks that differ let two run; the fence still keeps their outcomes apart. A lease that is renewed holds for as
@@ -230,28 +212,22 @@ fn no_overlap(night: &Night, ids: &[RecordId]) -> Vec<String> {
 /// Holds whatever the clocks say: a claim's time is judged by the clock of the process that made it. Without a claim there is none.
 fn none_start_late(night: &Night, _: &[RecordId]) -> Vec<String> {
     let late =
-        |execution: &&Execution| !execution.claimless && execution.began >= execution.may_run_until;
-    night
-        .executions
-        .iter()
-        .filter(late)
-        .map(|execution| format!("{execution:?}"))
-        .collect()
+        |execution: &Execution| !execution.claimless && execution.began >= execution.may_run_until;
+    those(&night.executions, late)
 }
 
 /// Holds whatever the clocks say, as long as no step has told the handler of a lost fence. A batch's messages aren't renewed before its
 /// deadline.
 fn none_outlive_their_lease(night: &Night, _: &[RecordId]) -> Vec<String> {
     let renews = night.scenario.renewed.is_some() && night.scenario.door != Door::Sqs;
-    let late = |execution: &&Execution| {
+    let late = |execution: &Execution| {
         let delivery = night.scenario.deliveries.get(execution.delivery);
         let is_held =
             |delivery: &Delivery| delivery.steps == 0 && (renews || delivery.deadline.is_some());
         let is_held = !execution.claimless && delivery.is_some_and(is_held);
         is_held && execution.ended.is_some() && !execution.ended_in_time
     };
-    let late = night.executions.iter().filter(late);
-    late.map(|execution| format!("{execution:?}")).collect()
+    those(&night.executions, late)
 }
 
 /// Between two executions of one attempt lies a fresh start.

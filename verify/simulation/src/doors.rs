@@ -13,7 +13,7 @@ use lambda_idempotency::{
 use crate::process::Process;
 use crate::scenario::{Books, Deed, Delivery, Door};
 use crate::watched::Booking;
-use crate::world::{Effect, End, Execution, Ledger, SkewedClock, What, World, millis};
+use crate::world::{Effect, End, Execution, Ledger, SkewedClock, What, millis};
 
 pub mod http;
 pub mod sqs;
@@ -40,8 +40,6 @@ pub struct OnPurpose;
 #[derive(Clone, Debug)]
 pub struct Worker {
     pub door: Door,
-    pub world: World,
-    pub skew: i64,
     pub clock: SkewedClock,
     /// Whether its process dies where its delivery is cut off.
     pub dies: bool,
@@ -93,9 +91,9 @@ impl Worker {
             delivery: number,
             key: delivery.key,
             attempt: claim.attempt(),
-            began: self.world.now(),
+            began: self.clock.world.now(),
             claimless: self.claimless(&delivery),
-            may_run_until: until.saturating_sub(self.skew),
+            may_run_until: until.saturating_sub(self.clock.skew),
             claimed_until: until,
             steps: Vec::new(),
             ended: None,
@@ -104,7 +102,7 @@ impl Worker {
         for step in 0..delivery.steps {
             let Some(effect) = self.step(&claim, &delivery, value, step).await else {
                 self.ledger
-                    .end(value, self.world.now(), End::Failed, claim.is_over());
+                    .end(value, self.clock.world.now(), End::Failed, claim.is_over());
                 return Err(Trouble::Passing);
             };
             self.ledger.step(value, effect);
@@ -122,7 +120,7 @@ impl Worker {
             Deed::Panic => (End::Panicked, Ok(value)),
         };
         self.ledger
-            .end(value, self.world.now(), end, claim.is_over());
+            .end(value, self.clock.world.now(), end, claim.is_over());
         if end == End::Panicked {
             resume_unwind(Box::new(OnPurpose));
         }
@@ -161,7 +159,7 @@ impl Worker {
             value,
             key: delivery.key,
             step,
-            at: self.world.now(),
+            at: self.clock.world.now(),
             derived,
         });
         tokio::time::sleep(millis(delivery.takes / 4)).await;
@@ -170,7 +168,7 @@ impl Worker {
 
     /// Returns the time on the clock of its machine when so many milliseconds have passed.
     pub fn deadline(&self, left: i64) -> u64 {
-        u64::try_from(self.world.now() + self.skew + left).expect("after 1970")
+        u64::try_from(self.clock.world.now() + self.clock.skew + left).expect("after 1970")
     }
 
     /// Steps need a claim, and the layers make one.

@@ -165,8 +165,6 @@ fn worker(scenario: &Scenario, process: Process, ledger: &Ledger, clock: SkewedC
     let once = engine(scenario, process.clone(), clock);
     Worker {
         door: scenario.door,
-        world: clock.world,
-        skew: clock.skew,
         clock,
         dies: false,
         at_deadline: scenario.at_deadline,

@@ -19,16 +19,18 @@ pub enum Door {
 }
 
 /// The act of a handler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Deed {
+    #[default]
     Succeed,
     Fail,
     FailForGood,
     Panic,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Books {
+    #[default]
     Nothing,
     /// Its condition holds.
     Entry,
@@ -38,7 +40,7 @@ pub enum Books {
     Seasonal,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Delivery {
     pub at: i64,
     pub worker: usize,
@@ -72,21 +74,9 @@ impl Delivery {
     /// Of a patient caller, when all is quiet.
     pub fn quiet(key: usize, payload: u8) -> Self {
         Self {
-            at: 0,
-            worker: 0,
             key,
             payload,
-            deed: Deed::Succeed,
-            takes: 0,
-            derives: false,
-            steps: 0,
-            books: Books::Nothing,
-            claimless: false,
-            deadline: None,
-            dies_after: None,
-            hangs_up_after: None,
-            patience_with_steps: None,
-            redelivered: false,
+            ..Self::default()
         }
     }
 

@@ -72,7 +72,7 @@ fn a_seed_gives_the_same_night_again() {
 #[test]
 fn every_mutation_is_caught() {
     night::hush();
-    for mutation in Mutation::ALL {
+    for &mutation in Mutation::ALL {
         let caught = (0..5_000).find_map(|seed| {
             let night = night::run(seed, mutation);
             Some((seed, night.broken.first()?.clone()))

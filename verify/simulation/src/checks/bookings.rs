@@ -2,7 +2,7 @@
 
 use lambda_idempotency::RecordId;
 
-use super::{ahead, completions, is_expired, is_final, operator};
+use super::{ahead, completions, is_expired, is_final, operator, those};
 use crate::night::Night;
 use crate::scenario::{Books, MARGIN};
 use crate::watched::{Change, Kind};
@@ -45,7 +45,7 @@ pub fn bookings_match(night: &Night, ids: &[RecordId]) -> Vec<String> {
         }
     }
     // Under the fence, or over nothing that was live.
-    let wrong = night.changes.iter().filter(|change| {
+    let wrong = those(&night.changes, |change| {
         change.kind == Kind::Commit
             && change.before.as_ref().is_some_and(|before| {
                 let mine = before.owner == change.by && !is_final(before);
@@ -56,7 +56,7 @@ pub fn bookings_match(night: &Night, ids: &[RecordId]) -> Vec<String> {
                 !mine && !over
             })
     });
-    broken.extend(wrong.map(|change| format!("{change:?}")));
+    broken.extend(wrong);
     broken
 }
 

@@ -3,7 +3,7 @@
 use lambda_idempotency::RecordId;
 use lambda_idempotency::protocol::record::{Omission, RELEASED, Record, Status, StoredOutcome};
 
-use super::is_final;
+use super::{is_final, those};
 use crate::night::Night;
 use crate::operator::Act;
 use crate::watched::{Change, Kind};
@@ -11,15 +11,14 @@ use crate::world::Execution;
 
 /// Nothing runs again that was done, unless that was asked for; and a whole record is left.
 pub fn orders_are_followed(night: &Night, _: &[RecordId]) -> Vec<String> {
-    let wrong = |change: &&Change| match (change.kind, &change.before, &change.after) {
+    let wrong = |change: &Change| match (change.kind, &change.before, &change.after) {
         (Kind::Operator(act), Some(before), Some(after)) => {
             !is_asked_for(change.at, act, before) || !is_left(act, before, after)
         }
         (Kind::Operator(_), _, _) => true,
         _ => false,
     };
-    let wrong = night.changes.iter().filter(wrong);
-    wrong.map(|change| format!("{change:?}")).collect()
+    those(&night.changes, wrong)
 }
 
 /// Tells whether the act fits the record that its write met.
