@@ -127,11 +127,11 @@
 use std::borrow::Cow;
 use std::time::SystemTime;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::batch::Source;
-use crate::dynamodb_streams::plain::{write_item, write_text};
 use crate::protocol::fingerprint::Fingerprint;
 use crate::streams::{OtherService, Shard, Windowed, check_service, seconds, token};
 
@@ -244,6 +244,7 @@ impl TryFrom<Received> for DynamoDbStreamRecord {
     type Error = OtherService;
 
     fn try_from(received: Received) -> Result<Self, OtherService> {
+        const NO_KEYS: BodyError = BodyError::new("the record has no keys");
         check_service(received.event_source, "aws:dynamodb")?;
         let is_of_dynamodb = received.user_identity.is_some_and(|identity| {
             identity.r#type.as_deref() == Some("Service")
@@ -251,11 +252,12 @@ impl TryFrom<Received> for DynamoDbStreamRecord {
         });
         let is_expiry = is_of_dynamodb && received.event_name.as_deref() == Some("REMOVE");
         let images = received.dynamodb.unwrap_or_default();
-        let keys = keys(&images);
+        let keys = images.keys.as_ref().ok_or(NO_KEYS).and_then(plain::item);
         let table = received.event_source_arn.as_deref().and_then(table_arn);
-        let item = keys.as_deref().map(Fingerprint::json).ok();
+        let item = keys.as_ref().ok();
+        let item = item.map(|keys| Fingerprint::json(keys.get().as_bytes()));
         let order_key = item.map(|item| format!("{}#{}", table.unwrap_or_default(), item.as_str()));
-        let body = keys.and_then(|keys| body(received.event_name.as_deref(), &keys, &images));
+        let body = keys.and_then(|keys| body(received.event_name.as_deref(), keys, &images));
         Ok(Self {
             event_id: received.event_id,
             event_name: received.event_name,
@@ -275,30 +277,26 @@ fn table_arn(stream: &str) -> Option<&str> {
     (!table.is_empty()).then_some(table)
 }
 
-fn keys(images: &Images) -> Result<Vec<u8>, BodyError> {
-    const NO_KEYS: BodyError = BodyError::new("the record has no keys");
-    let mut keys = Vec::new();
-    write_item(images.keys.as_ref().ok_or(NO_KEYS)?, &mut keys)?;
-    Ok(keys)
-}
-
 /// Makes the JSON of a [`Change`].
-fn body(event: Option<&str>, keys: &[u8], images: &Images) -> Result<Vec<u8>, BodyError> {
+fn body(event: Option<&str>, keys: Box<RawValue>, images: &Images) -> Result<Vec<u8>, BodyError> {
     const NO_EVENT: BodyError = BodyError::new("the record has no event name");
-    let mut body = br#"{"event":"#.to_vec();
-    write_text(event.ok_or(NO_EVENT)?, &mut body);
-    body.extend_from_slice(br#","keys":"#);
-    body.extend_from_slice(keys);
-    for (name, image) in [("old", &images.old_image), ("new", &images.new_image)] {
-        if let Some(image) = image {
-            body.push(b',');
-            write_text(name, &mut body);
-            body.push(b':');
-            write_item(image, &mut body)?;
-        }
+    #[derive(Serialize)]
+    struct Body<'a> {
+        event: &'a str,
+        keys: Box<RawValue>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        old: Option<Box<RawValue>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        new: Option<Box<RawValue>>,
     }
-    body.push(b'}');
-    Ok(body)
+    let image = |image: Option<&Value>| image.map(plain::item).transpose();
+    let body = Body {
+        event: event.ok_or(NO_EVENT)?,
+        keys,
+        old: image(images.old_image.as_ref())?,
+        new: image(images.new_image.as_ref())?,
+    };
+    serde_json::to_vec(&body).map_err(|_| plain::UNKNOWN)
 }
 
 /// Holds the change of one item, as plain JSON: a text of DynamoDB's is a string, a number keeps all

@@ -119,7 +119,7 @@ fn endpoint(client: Option<SharedHttpClient>) -> EcsCredentialsProvider {
 
 /// Makes the client of [`DynamoDbStore::from_env`](super::DynamoDbStore::from_env).
 pub(super) async fn from_env() -> Client {
-    let renewed = Renewed::default();
+    let renewed = Renewed(Arc::new(Mutex::new(empty())));
     let config = config::Builder::from(&sdk_config().await);
     let config = config.identity_cache(renewed.clone()).interceptor(renewed);
     Client::from_conf(config.build())
@@ -153,22 +153,6 @@ pub(super) fn sent_once(client: &Client) -> config::Builder {
 #[derive(Clone, Debug)]
 struct Renewed(Arc<Mutex<SharedIdentityCache>>);
 
-impl Default for Renewed {
-    fn default() -> Self {
-        Self(Arc::new(Mutex::new(empty())))
-    }
-}
-
-impl Renewed {
-    fn current(&self) -> SharedIdentityCache {
-        lock(&self.0).clone()
-    }
-
-    fn forget(&self) {
-        *lock(&self.0) = empty();
-    }
-}
-
 fn empty() -> SharedIdentityCache {
     IdentityCache::lazy().build()
 }
@@ -180,7 +164,7 @@ impl ResolveCachedIdentity for Renewed {
         components: &'a RuntimeComponents,
         config: &'a ConfigBag,
     ) -> IdentityFuture<'a> {
-        let cache = self.current();
+        let cache = lock(&self.0).clone();
         IdentityFuture::new(async move {
             cache
                 .resolve_cached_identity(resolver, components, config)
@@ -205,7 +189,7 @@ impl Intercept for Renewed {
         let is_refusal = reply.status().is_client_error();
         let body = reply.body().bytes().filter(|_| is_refusal);
         if body.is_some_and(|body| has_code(body, &EXPIRED)) {
-            self.forget();
+            *lock(&self.0) = empty();
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::layout::{Attribute, CONTENT, OUTCOME};
 use super::store::DynamoDbStore;
 use crate::dynamodb::item::number;
-use crate::protocol::key::RecordId;
+use crate::protocol::key::{RecordId, truncate};
 use crate::protocol::packed::{LargeOutcome, Place};
 use crate::protocol::record::Owner;
 use crate::store::StoreError;
@@ -27,9 +27,7 @@ const NO_BUCKET: &str = "the outcome is in a bucket: set `outcome_bucket`, of th
 /// Makes the id of this owner's outcome. No two owners are the same, so a part of a long id is
 /// enough.
 fn outcome_id(id: &RecordId, owner: &Owner) -> String {
-    let id = id.as_str();
-    let end = id.floor_char_boundary(MAX_ID_BYTES_IN_OUTCOME_ID);
-    let start = id.get(..end).unwrap_or(id);
+    let start = truncate(id.as_str(), MAX_ID_BYTES_IN_OUTCOME_ID);
     format!("{start}{OUTCOME}{}", owner.as_str())
 }
 

@@ -513,31 +513,17 @@ pub(super) async fn commit(
                 transaction_of(first).map_err(|error| StoreError::Rejected(error.into()))?;
             transact(store, commit, deadline).await
         }
-        ([], Some(record)) => finish(store, record, deadline).await,
+        // For half of what it would cost in a transaction. The write has no token: a copy of one that
+        // applied is refused, and its answer shows the record that the first one left.
+        ([], Some(record)) => {
+            let change = change::finish(&store.layout, record);
+            let (id, nothing) = (&record.completion.id, ReturnValue::None);
+            let answer = store.apply(id, change, nothing, Retries::Engine, deadline);
+            Ok(match answer.await? {
+                Answer::Applied(_) => Committed::Applied,
+                Answer::Refused(found) => Committed::Fenced(found),
+            })
+        }
         ([], None) => Ok(Committed::Applied),
     }
-}
-
-/// Writes the record alone, for half of what it would cost in a transaction. The write has no
-/// token: a copy of one that applied is refused, and its answer shows the record that the first one
-/// left.
-async fn finish(
-    store: &DynamoDbStore,
-    record: &Final,
-    deadline: Instant,
-) -> Result<Committed, StoreError> {
-    let change = change::finish(&store.layout, record);
-    let answer = store
-        .apply(
-            &record.completion.id,
-            change,
-            ReturnValue::None,
-            Retries::Engine,
-            deadline,
-        )
-        .await?;
-    Ok(match answer {
-        Answer::Applied(_) => Committed::Applied,
-        Answer::Refused(found) => Committed::Fenced(found),
-    })
 }

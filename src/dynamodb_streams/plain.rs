@@ -3,113 +3,78 @@
 //! [AWS's page](https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_streams_AttributeValue.html)
 //! lists the types.
 
+use std::collections::BTreeMap;
+
 use data_encoding::BASE64;
-use serde_json::value::RawValue;
-use serde_json::{Map, Value};
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::batch::BodyError;
 
-const UNKNOWN: BodyError =
+pub(super) const UNKNOWN: BodyError =
     BodyError::new("the record has a value that is not of a type of DynamoDB's");
 
-/// Adds an item: `{"id": {"N": "7"}}` is written `{"id":7}`. Numbers keep all their digits, bytes
+/// The plain JSON of a value.
+type Plain = Result<Box<RawValue>, BodyError>;
+
+/// Writes an item: `{"id": {"N": "7"}}` is written `{"id":7}`. Numbers keep all their digits, bytes
 /// are Base64 text, and sets are arrays.
-pub(super) fn write_item(item: &Value, out: &mut Vec<u8>) -> Result<(), BodyError> {
-    write_map(item.as_object().ok_or(UNKNOWN)?, out)
+pub(super) fn item(item: &Value) -> Plain {
+    let members = item.as_object().ok_or(UNKNOWN)?.iter();
+    let members = members.map(|(name, typed)| Ok((name, value(typed)?)));
+    json(&members.collect::<Result<BTreeMap<_, _>, BodyError>>()?)
 }
 
-/// Adds a text as a JSON string.
-pub(super) fn write_text(text: &str, out: &mut Vec<u8>) {
-    out.extend_from_slice(Value::from(text).to_string().as_bytes());
+fn json(value: &(impl Serialize + ?Sized)) -> Plain {
+    to_raw_value(value).map_err(|_| UNKNOWN)
 }
 
-fn write_map(map: &Map<String, Value>, out: &mut Vec<u8>) -> Result<(), BodyError> {
-    out.push(b'{');
-    for (position, (name, value)) in map.iter().enumerate() {
-        if position > 0 {
-            out.push(b',');
-        }
-        write_text(name, out);
-        out.push(b':');
-        write_value(value, out)?;
-    }
-    out.push(b'}');
-    Ok(())
+fn list(list: &Value, write: fn(&Value) -> Plain) -> Plain {
+    let items = list.as_array().ok_or(UNKNOWN)?.iter();
+    json(&items.map(write).collect::<Result<Vec<_>, _>>()?)
 }
 
-fn write_list(
-    list: &Value,
-    out: &mut Vec<u8>,
-    write: fn(&Value, &mut Vec<u8>) -> Result<(), BodyError>,
-) -> Result<(), BodyError> {
-    out.push(b'[');
-    for (position, value) in list.as_array().ok_or(UNKNOWN)?.iter().enumerate() {
-        if position > 0 {
-            out.push(b',');
-        }
-        write(value, out)?;
-    }
-    out.push(b']');
-    Ok(())
-}
-
-fn write_value(value: &Value, out: &mut Vec<u8>) -> Result<(), BodyError> {
-    let mut members = value.as_object().ok_or(UNKNOWN)?.iter();
-    let (Some((kind, value)), None) = (members.next(), members.next()) else {
+fn value(typed: &Value) -> Plain {
+    let mut members = typed.as_object().ok_or(UNKNOWN)?.iter();
+    let (Some((kind, held)), None) = (members.next(), members.next()) else {
         return Err(UNKNOWN);
     };
     match kind.as_str() {
-        "S" => string(value, out),
-        "N" => number(value, out),
-        "B" => bytes(value, out),
-        "BOOL" => {
-            let is_true = value.as_bool().ok_or(UNKNOWN)?;
-            out.extend_from_slice(if is_true { b"true" } else { b"false" });
-            Ok(())
-        }
-        "NULL" if value == &Value::Bool(true) => {
-            out.extend_from_slice(b"null");
-            Ok(())
-        }
-        "M" => write_item(value, out),
-        "L" => write_list(value, out, write_value),
-        "SS" => write_list(value, out, string),
-        "NS" => write_list(value, out, number),
-        "BS" => write_list(value, out, bytes),
+        "S" => string(held),
+        "N" => number(held),
+        "B" => bytes(held),
+        "BOOL" => json(&held.as_bool().ok_or(UNKNOWN)?),
+        "NULL" if held == &Value::Bool(true) => json(&()),
+        "M" => item(held),
+        "L" => list(held, value),
+        "SS" => list(held, string),
+        "NS" => list(held, number),
+        "BS" => list(held, bytes),
         _ => Err(UNKNOWN),
     }
 }
 
-fn string(value: &Value, out: &mut Vec<u8>) -> Result<(), BodyError> {
-    write_text(value.as_str().ok_or(UNKNOWN)?, out);
-    Ok(())
+fn string(text: &Value) -> Plain {
+    json(text.as_str().ok_or(UNKNOWN)?)
 }
 
-/// Adds the digits as they are: parsed to a double, a number of DynamoDB's could lose some of its
-/// 38.
-fn number(value: &Value, out: &mut Vec<u8>) -> Result<(), BodyError> {
+/// Keeps the digits as they are: parsed to a double, a number of DynamoDB's could lose some of its
+/// 38. It is a number as RFC 8259 has it, with nothing before or after it.
+fn number(digits: &Value) -> Plain {
     const NO_NUMBER: BodyError = BodyError::new("the record has a number that is none");
-    let text = value.as_str().ok_or(NO_NUMBER)?;
-    if !is_json_number(text) {
-        return Err(NO_NUMBER);
-    }
-    out.extend_from_slice(text.as_bytes());
-    Ok(())
+    let text = digits.as_str().ok_or(NO_NUMBER)?;
+    let is_number = text.starts_with(|first: char| first == '-' || first.is_ascii_digit());
+    let raw = serde_json::from_str::<Box<RawValue>>(text).ok();
+    let raw = raw.filter(|raw| is_number && raw.get() == text);
+    raw.ok_or(NO_NUMBER)
 }
 
-/// Tells whether a text is a number as RFC 8259 has it, with nothing before or after it.
-fn is_json_number(text: &str) -> bool {
-    let parsed = serde_json::from_str::<&RawValue>(text);
-    text.starts_with(|first: char| first == '-' || first.is_ascii_digit())
-        && parsed.is_ok_and(|raw| raw.get() == text)
-}
-
-fn bytes(value: &Value, out: &mut Vec<u8>) -> Result<(), BodyError> {
+fn bytes(text: &Value) -> Plain {
     const NOT_BASE64: BodyError = BodyError::new("the record has bytes that are not Base64");
-    let text = value.as_str().ok_or(NOT_BASE64)?;
+    let text = text.as_str().ok_or(NOT_BASE64)?;
     BASE64.decode(text.as_bytes()).map_err(|_| NOT_BASE64)?;
-    write_text(text, out);
-    Ok(())
+    json(text)
 }
 
 #[cfg(test)]
@@ -118,10 +83,8 @@ mod tests {
 
     use super::*;
 
-    fn plain(item: &Value) -> Result<String, BodyError> {
-        let mut out = Vec::new();
-        write_item(item, &mut out)?;
-        Ok(String::from_utf8(out).unwrap())
+    fn plain(typed: &Value) -> Result<String, BodyError> {
+        item(typed).map(|json| json.get().to_owned())
     }
 
     #[test]

@@ -1,18 +1,20 @@
 //! Tests of the module above.
 
+use std::time::Duration;
+
 use aws_sdk_dynamodb::config::BehaviorVersion;
 use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::operation::get_item::GetItemError;
 use aws_sdk_dynamodb::types::AttributeValue::S;
-use aws_sdk_dynamodb::types::{AttributeValue, Delete};
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
+use serde_json::json;
 
 use super::*;
-use crate::dynamodb::layout::Item;
-use crate::dynamodb::wire::Wire;
+use crate::dynamodb::guard::Guard;
+use crate::dynamodb::wire::{Reply as Answered, Wire};
 use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::key::RecordId;
-use crate::protocol::record::{Completion, Owner, Status, StoredOutcome};
+use crate::protocol::record::{Completion, Owner, StoredOutcome};
 use crate::store::transaction::{Write, WriteError};
 
 fn reasons(codes: &[&str]) -> Vec<CancellationReason> {
@@ -98,16 +100,11 @@ fn a_handlers_value_is_not_quoted() {
 }
 
 fn with_an_outcome_of(bytes: usize) -> Final {
+    let (id, owner) = (RecordId::unkeyed("nonce"), Owner::from_stored("me"));
+    let outcome = StoredOutcome::Inline("x".repeat(bytes));
     Final {
         claim: None,
-        completion: Completion {
-            id: RecordId::unkeyed("nonce"),
-            owner: Owner::from_stored("me"),
-            status: Status::Completed,
-            outcome: StoredOutcome::Inline("x".repeat(bytes)),
-            completed_at: EpochMillis(9),
-            expiration: EpochSeconds(10),
-        },
+        completion: Completion::new(id, owner, outcome, EpochMillis(9), EpochSeconds(10)),
     }
 }
 
@@ -118,12 +115,7 @@ fn an_outcome_leaves_room_in_its_item_for_what_a_record_has_besides() {
     let largest = MOST_BYTES_OF_AN_ITEM - RECORD_ROOM - own(0);
     let actions = |bytes| {
         let record = with_an_outcome_of(bytes);
-        let commit = Commit {
-            record: Some(&record),
-            writes: &[],
-            token: "token",
-        };
-        actions(&store, &commit)
+        actions(&store, &Commit::new("token", Some(&record), &[]))
     };
     assert_eq!(actions(largest).unwrap().len(), 1);
     assert_matches!(actions(largest + 1), Err(StoreError::TooLarge));
@@ -140,28 +132,23 @@ async fn a_call_whose_time_is_over_is_not_made() {
     let sent = || Box::pin(async { Reply::Ok(()) });
     let call = |deadline| store.call("dynamodb:GetItem", deadline, sent());
     assert_matches!(call(Instant::now()).await, Err(StoreError::NotSent));
-    let soon = Instant::now() + std::time::Duration::from_millis(1);
+    let soon = Instant::now() + Duration::from_millis(1);
     assert_matches!(call(soon).await, Ok(Ok(())));
 }
 
 #[test]
 fn what_is_wrong_with_a_write_is_no_reason_to_send_it_again() {
-    let incomplete = Write::new("no write of DynamoDB's");
-    let commit = Commit {
-        record: None,
-        writes: &[incomplete],
-        token: "token",
-    };
-    let refused = actions(&store(), &commit);
+    let incomplete = [Write::new("no write of DynamoDB's")];
+    let refused = actions(&store(), &Commit::new("token", None, &incomplete));
     assert_matches!(refused, Err(StoreError::Rejected(_)));
 }
 
 fn soon() -> Instant {
-    Instant::now() + std::time::Duration::from_secs(5)
+    Instant::now() + Duration::from_secs(5)
 }
 
 /// Commits a record without business writes in a transaction, which the wire answers so.
-async fn answered_by(reply: Option<(u16, serde_json::Value)>) -> Result<Committed, StoreError> {
+async fn answered_by(reply: Answered) -> Result<Committed, StoreError> {
     let wire = Wire::answering([reply]);
     let (store, record) = (wire.store(), with_an_outcome_of(1));
     let answer = send(&store, Commit::new("token", Some(&record), &[]), soon()).await;
@@ -175,11 +162,8 @@ async fn answered_by(reply: Option<(u16, serde_json::Value)>) -> Result<Committe
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "a wire may give no reply")]
-fn error(status: u16, code: &str, message: &str) -> Option<(u16, serde_json::Value)> {
-    Some((
-        status,
-        serde_json::json!({ "__type": code, "message": message }),
-    ))
+fn error(status: u16, code: &str, message: &str) -> Answered {
+    Some((status, json!({ "__type": code, "message": message })))
 }
 
 #[tokio::test(start_paused = true)]
@@ -187,8 +171,8 @@ async fn a_transaction_without_an_answer_has_timed_out() {
     let began = Instant::now();
     let answer = answered_by(None).await;
     assert_matches!(answer, Err(StoreError::Timeout));
-    assert_eq!(began.elapsed(), std::time::Duration::from_secs(5));
-    let applied = answered_by(Some((200, serde_json::json!({})))).await;
+    assert_eq!(began.elapsed(), Duration::from_secs(5));
+    let applied = answered_by(Some((200, json!({})))).await;
     assert_matches!(applied, Ok(Committed::Applied));
 }
 
@@ -221,11 +205,7 @@ async fn an_invalid_transaction_is_refused_in_dynamodbs_words_without_a_value() 
 
 #[tokio::test(start_paused = true)]
 async fn each_table_is_named_where_one_of_them_is_missing_or_may_not_be_written() {
-    let put = |table: &str| {
-        let put = Put::builder().table_name(table);
-        Write::from(put.item("id", AttributeValue::S("1".to_owned())))
-    };
-    let writes = [put("transfers"), put("ledger"), put("transfers")];
+    let writes = ["transfers", "ledger", "transfers"].map(|table| put(table, "1"));
     for (code, words) in [
         ("ResourceNotFoundException", "or ledger` does not exist"),
         ("AccessDeniedException", "access denied to table"),
@@ -243,27 +223,13 @@ async fn each_table_is_named_where_one_of_them_is_missing_or_may_not_be_written(
 fn a_business_write_on_the_record_itself_is_refused_whatever_it_writes() {
     let store = store();
     let record = with_an_outcome_of(1);
-    let id = AttributeValue::S(record.completion.id.as_str().to_owned());
-    let put = |table: &str, id: &AttributeValue| {
-        let put = Put::builder().table_name(table).item("id", id.clone());
-        Write::from(put.item("amount", AttributeValue::N("7".to_owned())))
-    };
-    let delete = |id: &AttributeValue| {
-        Write::from(
-            Delete::builder()
-                .table_name("records")
-                .key("id", id.clone()),
-        )
-    };
-    let other = AttributeValue::S("another".to_owned());
+    let (id, other) = (record.completion.id.as_str(), "another");
     for (writes, is_refused) in [
-        (vec![put("records", &id)], true),
-        (vec![delete(&id)], true),
-        (vec![put("orders", &other), put("records", &id)], true),
-        (
-            vec![put("orders", &id), put("records", &other), delete(&other)],
-            false,
-        ),
+        (vec![put("records", id)], true),
+        (vec![delete("records", id)], true),
+        (vec![put("orders", other), put("records", id)], true),
+        (vec![put("orders", id), put("records", other)], false),
+        (vec![delete("records", other)], false),
     ] {
         let commit = Commit::new("token", Some(&record), &writes);
         let made = actions(&store, &commit);
@@ -277,12 +243,8 @@ fn a_business_write_on_the_record_itself_is_refused_whatever_it_writes() {
 fn a_transaction_has_no_more_bytes_than_dynamodb_takes_the_record_among_them() {
     let (store, record) = (store(), with_an_outcome_of(1));
     let own = bytes_of(&of_record(&store, &record).unwrap());
-    let of_size = |number: usize, bytes: usize| {
-        let id = AttributeValue::S(format!("{number:02}"));
-        let text = AttributeValue::S("x".repeat(bytes - "idtext00".len()));
-        let put = Put::builder().table_name("orders").item("id", id);
-        Write::from(put.item("text", text))
-    };
+    let of_size =
+        |number: usize, bytes: usize| padded(&format!("{number:02}"), bytes - "idpadding00".len());
     let rest = MOST_BYTES - own - 10 * MOST_BYTES_OF_AN_ITEM;
     for (last, fits) in [(rest, true), (rest + 1, false)] {
         let mut writes: Vec<_> = (0..10).map(|n| of_size(n, MOST_BYTES_OF_AN_ITEM)).collect();
@@ -306,6 +268,11 @@ fn check(table: &str, id: &str) -> Write {
         .key("id", S(id.into()))
         .condition_expression("attribute_exists(id)")
         .into()
+}
+
+fn delete(table: &str, id: &str) -> Write {
+    let delete = Delete::builder().table_name(table);
+    delete.key("id", S(id.into())).into()
 }
 
 fn padded(id: &str, bytes: usize) -> Write {
@@ -346,17 +313,9 @@ fn the_same_item_twice_is_refused() {
 
 #[test]
 fn two_puts_are_compared_by_their_key_where_another_write_tells_it() {
-    let one = Put::builder()
-        .table_name("t")
-        .item("id", S("1".into()))
-        .item("a", S("1".into()));
-    let other = Put::builder()
-        .table_name("t")
-        .item("id", S("1".into()))
-        .item("a", S("2".into()));
-    let writes = [check("t", "7"), Write::from(one)];
+    let writes = [check("t", "7"), padded("1", 1)];
     assert_eq!(
-        admit(&writes, &Write::from(other)),
+        admit(&writes, &padded("1", 2)),
         Err(WriteError::SameTarget { first: 1 })
     );
 }
@@ -389,88 +348,35 @@ fn what_is_no_complete_write_is_refused() {
 
 #[test]
 fn each_kind_of_write_asks_for_what_a_failing_condition_meets() {
-    let key = || {
-        [("id".to_owned(), S("1".into()))]
-            .into_iter()
-            .collect::<Item>()
-    };
-    let kinds = [
-        TransactWriteItem::builder().put(
-            Put::builder()
-                .table_name("t")
-                .set_item(Some(key()))
-                .build()
-                .unwrap(),
-        ),
-        TransactWriteItem::builder().update(
-            Update::builder()
-                .table_name("t")
-                .set_key(Some(key()))
-                .update_expression("SET a = b")
-                .build()
-                .unwrap(),
-        ),
-        TransactWriteItem::builder().delete(
-            Delete::builder()
-                .table_name("t")
-                .set_key(Some(key()))
-                .build()
-                .unwrap(),
-        ),
-        TransactWriteItem::builder().condition_check(
-            ConditionCheck::builder()
-                .table_name("t")
-                .set_key(Some(key()))
-                .condition_expression("attribute_exists(id)")
-                .build()
-                .unwrap(),
-        ),
-    ];
-    for kind in kinds {
-        let write = Write::from(kind.build());
+    let key = HashMap::from([("id".to_owned(), S("1".into()))]);
+    let update = Update::builder().table_name("t").key("id", S("1".into()));
+    let update = update.update_expression("SET a = b");
+    for write in [
+        put("t", "1"),
+        update.into(),
+        delete("t", "1"),
+        check("t", "1"),
+    ] {
         let item = action(&write).unwrap();
-        let wish = (item.put.as_ref())
-            .and_then(|put| put.return_values_on_condition_check_failure.as_ref())
-            .or(item
-                .update
-                .as_ref()
-                .and_then(|update| update.return_values_on_condition_check_failure.as_ref()))
-            .or(item
-                .delete
-                .as_ref()
-                .and_then(|delete| delete.return_values_on_condition_check_failure.as_ref()))
-            .or(item
-                .condition_check
-                .as_ref()
-                .and_then(|check| check.return_values_on_condition_check_failure.as_ref()));
-        assert_eq!(wish, Some(&OnFailure::AllOld), "{item:?}");
+        let wish = "return_values_on_condition_check_failure: Some(AllOld)";
+        assert!(format!("{item:?}").contains(wish), "{item:?}");
         let target = Target::of(item).unwrap();
-        assert_eq!((target.table, target.item), ("t", &key()));
+        assert_eq!((target.table, target.item), ("t", &key));
         assert_eq!(target.is_key, item.put.is_none());
     }
 }
 
 #[test]
 fn a_write_that_sends_no_item_counts_no_bytes() {
-    let id = AttributeValue::S("17".to_owned());
-    let delete = Delete::builder().table_name("orders").key("id", id.clone());
-    let delete = Write::from(delete);
-    assert_eq!(bytes_of(action(&delete).unwrap()), 0);
-    assert_eq!(bytes_of(action(&check("orders", "17")).unwrap()), 0);
-    assert_eq!(
-        bytes_of(action(&put("orders", "17")).unwrap()),
-        "id17".len()
-    );
+    let sent = |write: &Write| bytes_of(action(write).unwrap());
+    assert_eq!(sent(&delete("orders", "17")), 0);
+    assert_eq!(sent(&check("orders", "17")), 0);
+    assert_eq!(sent(&put("orders", "17")), "id17".len());
 }
 
 /// A store that reaches nothing: what it answers, it answers by itself.
 async fn committed(writes: &[Write], deadline: Instant) -> Result<Committed, StoreError> {
-    let all = Commit {
-        token: "token",
-        record: None,
-        writes,
-    };
-    commit(&store(), all, deadline).await
+    commit(&store(), Commit::new("token", None, writes), deadline).await
 }
 
 #[tokio::test]
@@ -497,24 +403,8 @@ async fn nothing_to_write_is_written_at_once() {
 /// A proxy or an emulator may leave the item out of a failed condition.
 #[tokio::test(start_paused = true)]
 async fn what_a_cancelled_transaction_does_not_show_is_read() {
-    use aws_sdk_dynamodb::types::AttributeValue::S;
-    use serde_json::json;
-
-    use crate::dynamodb::guard::Guard;
-    use crate::dynamodb::wire::Wire;
-    use crate::protocol::clock::{EpochMillis, EpochSeconds};
-    use crate::protocol::key::RecordId;
-    use crate::protocol::record::{Completion, Owner, StoredOutcome};
-
     let paid = Guard::transition("orders", [("order_id", S("1".into()))], ["pending"], "paid");
-    let outcome = StoredOutcome::Inline("1".to_owned());
-    let (id, owner) = (RecordId::unkeyed("1"), Owner::from_stored("me"));
-    let completion = Completion::new(id, owner, outcome, EpochMillis(9), EpochSeconds(10));
-    let record = Final {
-        completion,
-        claim: None,
-    };
-    let writes = [Write::from(paid)];
+    let (record, writes) = (with_an_outcome_of(1), [Write::from(paid)]);
     let cancelled = |record: &str, write: &str| {
         let reasons = json!([{ "Code": record }, { "Code": write }]);
         let cancelled =
@@ -523,11 +413,7 @@ async fn what_a_cancelled_transaction_does_not_show_is_read() {
             json!({ "Item": { "status": { "S": "COMPLETED" }, "expiration": { "N": "9" } } });
         Wire::answering([Some((400, cancelled)), Some((200, item))])
     };
-    let all = || Commit {
-        token: "token",
-        record: Some(&record),
-        writes: &writes,
-    };
+    let all = || Commit::new("token", Some(&record), &writes);
     let failed = "ConditionalCheckFailed";
     let wire = cancelled(failed, "None");
     let fenced = commit(&wire.store(), all(), soon()).await;
