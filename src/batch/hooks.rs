@@ -144,10 +144,7 @@ fn rejection(fates: &[Fate], position: usize) -> Option<(Rejection, &Reason)> {
 fn free_at(fates: &[Fate], fate: &Fate) -> Option<Instant> {
     match fate {
         Fate::Reported(reason) => reason.free_at(),
-        Fate::Follows(leader) => match fates.get(*leader)? {
-            Fate::Reported(reason) => reason.free_at(),
-            Fate::Done | Fate::Follows(_) => None,
-        },
+        Fate::Follows(leader) => free_at(fates, fates.get(*leader)?),
         Fate::Done => None,
     }
 }

@@ -31,34 +31,28 @@ impl Turns {
     /// Creates the turns of a batch: `groups` has the name of each message's group, where it is in
     /// one.
     pub(super) fn of(groups: &[Option<String>]) -> Self {
-        let mut next = vec![None; groups.len()];
-        let mut behind = vec![0; groups.len()];
+        let mut turns = Self {
+            next: vec![None; groups.len()],
+            ready: BinaryHeap::with_capacity(groups.len()),
+            behind: vec![0; groups.len()],
+            waiting: BTreeMap::new(),
+        };
         let mut firsts: HashMap<&str, usize> = HashMap::new();
-        let mut ready = Vec::new();
         for (position, group) in groups.iter().enumerate().rev() {
             let Some(group) = group else {
-                ready.push((0, Reverse(position)));
+                turns.give(position);
                 continue;
             };
             if let Some(later) = firsts.insert(group, position) {
-                let count = behind.get(later).map_or(0, |behind| behind + 1);
-                set(&mut behind, position, count);
-                set(&mut next, position, Some(later));
+                let count = turns.behind.get(later).map_or(0, |behind| behind + 1);
+                set(&mut turns.behind, position, count);
+                set(&mut turns.next, position, Some(later));
             }
         }
-        let first = |first: usize| {
-            (
-                behind.get(first).copied().unwrap_or_default(),
-                Reverse(first),
-            )
-        };
-        ready.extend(firsts.into_values().map(first));
-        Self {
-            next,
-            ready: ready.into(),
-            behind,
-            waiting: BTreeMap::new(),
+        for first in firsts.into_values() {
+            turns.give(first);
         }
+        turns
     }
 
     /// Takes the message whose turn it is.

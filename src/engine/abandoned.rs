@@ -13,7 +13,6 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::engine::claim::Claim;
 use crate::engine::error::Obstacle;
 use crate::engine::fence::{Hold, is_mine};
 use crate::engine::pace::Turns;
@@ -24,7 +23,7 @@ use crate::protocol::journal::Journal;
 use crate::protocol::key::RecordId;
 use crate::protocol::lock::lock;
 use crate::protocol::record::{
-    Completion, DROPPED, Omission, Owner, RecordWrite, Release, StoredOutcome, WITHOUT_REPLY,
+    Completion, Omission, Owner, RecordWrite, Release, StoredOutcome, WITHOUT_REPLY,
 };
 use crate::protocol::{Asking, Decision, Settled, decide};
 use crate::store::{Answer, StoreError};
@@ -399,13 +398,8 @@ impl Engine {
         deadline: Instant,
     ) -> Result<Answer, StoreError> {
         let send = || self.store.write(write, deadline);
-        persist(
-            Turns::End(&self.pace, write.id()),
-            deadline,
-            StoreError::is_transient,
-            send,
-        )
-        .await
+        let turns = Turns::End(&self.pace, write.id());
+        persist(turns, deadline, StoreError::is_transient, send).await
     }
 
     /// Leaves an ending to the engine's next call. One that is only observed is not left: no call
@@ -490,14 +484,6 @@ impl Engine {
         let mut hold = hold.clone();
         hold.keeps_fingerprint = true;
         self.leave_release(request, &hold, WITHOUT_REPLY);
-    }
-
-    /// Ends a run that was dropped while its work went on, as one whose work panicked: what the
-    /// work did is not known.
-    pub(super) fn leave_dropped(&self, request: &Request, hold: &mut Hold, claim: &Claim) {
-        if self.crash(request, hold, claim) {
-            self.leave_release(request, hold, DROPPED);
-        }
     }
 }
 

@@ -371,13 +371,8 @@ impl Engine {
             is_silent.store(was_silent || !is_answered, Ordering::Relaxed);
             answer
         };
-        persist(
-            Turns::Begin(&self.pace, &request.id),
-            deadline,
-            is_rejected_for_now,
-            send,
-        )
-        .await
+        let turns = Turns::Begin(&self.pace, &request.id);
+        persist(turns, deadline, is_rejected_for_now, send).await
     }
 
     /// Waits before it looks at the record of another attempt again; `None` where there is no more
@@ -542,7 +537,6 @@ fn unkeyed() -> Result<RecordId, Obstacle> {
 /// Tells whether the record has a fingerprint: a crashed attempt, or one that was released with its
 /// fingerprint, may have had an effect with this payload.
 fn has_fingerprint(found: Option<&Found>) -> bool {
-    found
-        .and_then(|found| found.content.as_ref().ok())
-        .is_some_and(|record| record.fingerprint.is_some())
+    let record = found.and_then(Found::record);
+    record.is_some_and(|record| record.fingerprint.is_some())
 }

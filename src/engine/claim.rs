@@ -2,7 +2,6 @@
 
 use std::any::{Any, type_name};
 use std::collections::BTreeSet;
-use std::fmt::Display;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::mem::discriminant;
@@ -14,7 +13,6 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 use crate::engine::claim::steps::{Begun, check_name};
 use crate::engine::fence::Hold;
@@ -80,10 +78,7 @@ impl Claim {
         let entries = hold.as_mut().map(|hold| std::mem::take(&mut hold.journal));
         let entries = entries.unwrap_or_default();
         let began = hold.as_ref().map(|hold| hold.began);
-        let began = began.unwrap_or_else(|| Moment {
-            time: clock.now(),
-            instant: Instant::now(),
-        });
+        let began = began.unwrap_or_else(|| Moment::now(clock.now()));
         let generation = match collected.unwritten() {
             Some(_) => OnceLock::new(),
             None => OnceLock::from(entries.key_generation()),
@@ -262,10 +257,7 @@ impl Claim {
 
     /// Returns the present by both clocks, as the lease counts it.
     pub(super) fn moment(&self) -> Moment {
-        Moment {
-            time: self.inner.now(),
-            instant: Instant::now(),
-        }
+        Moment::now(self.inner.now())
     }
 
     /// Returns the end of the [lease](Self::lease_end) by the engine's clock.
@@ -557,8 +549,8 @@ pub(crate) fn to_faithful_json<T: Serialize + DeserializeOwned>(
 /// reason quotes the value.
 pub(crate) fn faithful<T: Serialize + DeserializeOwned>(value: &T) -> Result<String, String> {
     let compare = || {
-        let unwritten = |error: serde_json::Error| format!("it has no JSON form: {}", kind(&error));
-        let text = serde_json::to_string(value).map_err(unwritten)?;
+        let text = serde_json::to_string(value)
+            .map_err(|error| format!("it has no JSON form: {:?} error", error.classify()))?;
         let back: T = serde_json::from_str(&text)
             .map_err(|error| format!("its JSON form does not decode: {}", unquoted(&error)))?;
         let (written, read) = (Digest::of(value), Digest::of(&back));
@@ -566,7 +558,7 @@ pub(crate) fn faithful<T: Serialize + DeserializeOwned>(value: &T) -> Result<Str
         if written == read && discriminant(value) == discriminant(&back) {
             return Ok(text);
         }
-        Err(if written.is_some_and(Digest::is_lossy) {
+        Err(if written.is_some_and(|written| written.is_lossy) {
             LOSSY.to_owned()
         } else {
             "its JSON form reads back as another value".to_owned()
@@ -579,10 +571,6 @@ pub(crate) fn faithful<T: Serialize + DeserializeOwned>(value: &T) -> Result<Str
 /// The reason of a value whose JSON form belongs to another value, too.
 pub(crate) const LOSSY: &str =
     "JSON has `null` for a number that is not finite, and for `Some` of what is `null`";
-
-fn kind(error: &serde_json::Error) -> impl Display + use<> {
-    format!("{:?} error", error.classify())
-}
 
 fn keep<T: Serialize + DeserializeOwned>(value: &T) -> Result<String, Omission> {
     let text = to_faithful_json(value)?;

@@ -152,7 +152,7 @@ impl Engine {
         if is_mine(found.as_ref(), &release.tombstone) {
             return Proof::NotCommitted;
         }
-        let met = found.as_ref().and_then(|found| found.content.as_ref().ok());
+        let met = found.as_ref().and_then(Found::record);
         match request.settle(&record.completion, found.as_ref()) {
             Settled::Recorded => Proof::Settled(Settled::Recorded),
             // A successor took over what was still in progress: this transaction had not committed,
@@ -439,7 +439,7 @@ impl Engine {
         decision: &Decision<'_>,
         now: EpochMillis,
     ) -> Obstacle {
-        let record = found.and_then(|found| found.content.as_ref().ok());
+        let record = found.and_then(Found::record);
         if request.options.is_batch() && record.is_some_and(|record| record.attempt == 0) {
             return self.in_flight(request, Duration::ZERO);
         }
@@ -584,7 +584,7 @@ impl Engine {
             RecordWrite::TakeOver { mode, .. } => *mode != Takeover::Fresh,
             _ => false,
         });
-        let kept = kept.and_then(|found| found.content.as_ref().ok());
+        let kept = kept.and_then(Found::record);
         let (RecordWrite::Create(claim) | RecordWrite::TakeOver { claim, .. }) = &mut write else {
             return FencedOff::Unknown;
         };
@@ -597,13 +597,8 @@ impl Engine {
         // The other half is for the read, where this write can't be made.
         let half = now.instant + (deadline - now.instant) / 2;
         let send = || self.write(request, &write, half);
-        let answer = persist(
-            Turns::End(&self.pace, &request.id),
-            half,
-            StoreError::is_transient,
-            send,
-        )
-        .await;
+        let turns = Turns::End(&self.pace, &request.id);
+        let answer = persist(turns, half, StoreError::is_transient, send).await;
         match answer {
             Ok(Answer::Refused(found)) if is_mine(found.as_ref(), &claim.owner) => {
                 FencedOff::Committed

@@ -48,8 +48,11 @@ pub(super) fn refused(request: &Request, error: &Obstacle) {
         attempt, age_ms, ..
     } = request.seen();
     match error {
-        Error::InFlight { .. } => {
-            tracing::info!(event, operation, %key, attempt, age_ms, "idempotency");
+        Error::InFlight { lease, .. } => {
+            // Where a claim lost its races, the lease is not known.
+            let known = Some(*lease).filter(|lease| !lease.is_zero());
+            let lease_ms = known.and_then(|lease| u64::try_from(lease.as_millis()).ok());
+            tracing::info!(event, operation, %key, attempt, age_ms, lease_ms, "idempotency");
         }
         Error::Store(reason) => {
             tracing::error!(event, operation, %key, error = %reason, "idempotency");

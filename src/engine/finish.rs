@@ -142,13 +142,8 @@ impl Engine {
         let deadline = self.store_deadline(request, now, until, limit);
         let send = || self.write(request, completion, deadline);
         let unless_answered = OnDrop::new(|| self.leave(request, hold, completion.clone(), None));
-        let answer = persist(
-            Turns::End(&self.pace, &request.id),
-            deadline,
-            StoreError::is_transient,
-            send,
-        )
-        .await;
+        let turns = Turns::End(&self.pace, &request.id);
+        let answer = persist(turns, deadline, StoreError::is_transient, send).await;
         if !answer.as_ref().is_err_and(StoreError::is_transient) {
             unless_answered.disarm();
         }

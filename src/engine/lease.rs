@@ -179,7 +179,7 @@ impl Engine {
 /// Tells whether the record that was met has the owner of this renewal, and its lease or a longer
 /// one.
 fn has_lease(met: Option<&Found>, owner: &Owner, lease: EpochMillis) -> bool {
-    let record = met.and_then(|met| met.content.as_ref().ok());
+    let record = met.and_then(Found::record);
     is_mine(met, owner) && record.is_some_and(|record| record.lease.is_some_and(|met| met >= lease))
 }
 

@@ -10,7 +10,7 @@
 //! | counter | counts |
 //! |---|---|
 //! | `idempotency_executions` | claims: handler runs, and those without time for one; without a claim, runs whose end is neither a replay nor refused |
-//! | `idempotency_replays` | duplicates that got an earlier outcome or failure |
+//! | `idempotency_replays` | duplicates of finished requests |
 //! | `idempotency_in_flight` | duplicates that met a running attempt |
 //! | `idempotency_mismatches` | keys reused with another payload |
 //! | `idempotency_failures` | executions that ended without an outcome: an error, a panic, an answer not kept, no time |
@@ -22,7 +22,7 @@
 //! | `idempotency_unrecorded` | successes that could not be recorded |
 //! | `idempotency_outcomes_unknown` | transactions that may have committed |
 //! | `idempotency_outcomes_omitted` | outcomes that were not kept: too large, or no JSON |
-//! | `idempotency_unprotected` | handler runs without a claim |
+//! | `idempotency_unprotected` | unprotected handler runs |
 //! | `idempotency_unreadable` | records that can't be understood |
 //! | `idempotency_side_effect_duplicates` | effects that their provider knew (`Claim::duplicate_at_provider`) |
 //! | `idempotency_store_errors` | claims, renewals, completions, transactions and releases that the store refused or didn't answer |
@@ -128,7 +128,7 @@ macro_rules! counts {
 
 counts! {
     Executions "executions" "claims on which a handler runs"
-    Replays "replays" "duplicates that got an earlier outcome"
+    Replays "replays" "duplicates of finished requests"
     InFlight "in_flight" "duplicates that met a running attempt"
     Mismatches "mismatches" "keys reused with another payload"
     Failures "failures" "executions that ended without an outcome"
@@ -140,7 +140,7 @@ counts! {
     Unrecorded "unrecorded" "successes that could not be recorded"
     OutcomesUnknown "outcomes_unknown" "transactions that may or may not have committed"
     OutcomesOmitted "outcomes_omitted" "outcomes that were not kept"
-    Unprotected "unprotected" "handler runs without a claim"
+    Unprotected "unprotected" "unprotected handler runs"
     Unreadable "unreadable" "records that can't be understood"
     SideEffectDuplicates "side_effect_duplicates" "effects that their provider knew already"
     StoreErrors "store_errors" "requests that the store refused or didn't answer"

@@ -67,7 +67,7 @@ pub(super) struct Seen {
 
 impl Seen {
     fn of(found: Option<&Found>, now: EpochMillis) -> Self {
-        let Some(record) = found.and_then(|found| found.content.as_ref().ok()) else {
+        let Some(record) = found.and_then(Found::record) else {
             return Self::default();
         };
         let age = |since: EpochMillis| now.saturating_since(since).as_millis().try_into().ok();
@@ -80,28 +80,6 @@ impl Seen {
 }
 
 impl Request {
-    /// Makes a request that has met no record yet.
-    pub(super) fn new(
-        operation: Arc<str>,
-        id: RecordId,
-        fingerprint: Option<Fingerprint>,
-        retention: Duration,
-        options: Options,
-        meter: Arc<Meter>,
-    ) -> Self {
-        Self {
-            operation,
-            id,
-            fingerprint,
-            retention,
-            usual_retention: retention,
-            options,
-            meter,
-            seen: Mutex::default(),
-            answered: AtomicBool::new(false),
-        }
-    }
-
     /// Returns what a claim is of.
     pub(super) fn subject(&self) -> Subject {
         Subject {
@@ -201,11 +179,17 @@ impl Engine {
         let own = options.retention.map(|own| own.max(SHORTEST_RETENTION));
         let retention = own.or(self.settings.retention);
         let retention = retention.unwrap_or(options.default_retention);
-        let (operation, id) = (key.shared_operation(), self.record_id(key)?);
-        let meter = self.meter(Some(key));
-        let fingerprint = key.bind(fingerprint);
-        let request = Request::new(operation, id, fingerprint, retention, options, meter);
-        Ok(request)
+        Ok(Request {
+            operation: key.shared_operation(),
+            id: self.record_id(key)?,
+            fingerprint: key.bind(fingerprint),
+            retention,
+            usual_retention: retention,
+            options,
+            meter: self.meter(Some(key)),
+            seen: Mutex::default(),
+            answered: AtomicBool::new(false),
+        })
     }
 
     /// Returns the id of a key's record.

@@ -20,7 +20,7 @@ use crate::engine::finish::{Disposition, Ended};
 use crate::engine::metrics::{Count, Meter};
 use crate::engine::time::{Times, ending, within};
 use crate::engine::{Engine, Replayed, Request, events};
-use crate::protocol::record::{NOT_STARTED, Omission, PANIC, TIMED_OUT};
+use crate::protocol::record::{DROPPED, NOT_STARTED, Omission, PANIC, TIMED_OUT};
 
 #[cfg(feature = "http")]
 use crate::engine::request::{LEAST_RETENTION, SHORTEST_RETENTION};
@@ -389,8 +389,11 @@ impl Run {
 impl Drop for Run {
     fn drop(&mut self) {
         match self.abandon() {
+            // As one whose work panicked: what the work did is not known.
             Protection::Claimed(request, mut hold) => {
-                self.engine.leave_dropped(&request, &mut hold, &self.claim);
+                if self.engine.crash(&request, &mut hold, &self.claim) {
+                    self.engine.leave_release(&request, &hold, DROPPED);
+                }
             }
             Protection::Claimless(request, _) => count(&request.meter, true),
             Protection::Shadow(_) | Protection::None => {}

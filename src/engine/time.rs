@@ -103,6 +103,12 @@ pub(super) struct Moment {
 }
 
 impl Moment {
+    /// The present, whose `time` was read just now.
+    pub(super) fn now(time: EpochMillis) -> Self {
+        let instant = Instant::now();
+        Self { time, instant }
+    }
+
     /// Returns the later of `now` and this moment plus the time that the runtime has counted since: a clock
     /// that is put back makes no lease longer.
     pub(super) fn later(self, now: EpochMillis) -> EpochMillis {

@@ -454,33 +454,26 @@ mod tests {
     }
 
     #[test]
-    fn a_retention_of_zero_is_refused() {
+    fn a_retention_or_a_lease_of_zero_is_refused() {
+        const ZERO: Duration = Duration::ZERO;
         let builder = || Builder::new(MemoryStore::new()).namespace("shop");
-        for (built, setting) in [
-            (builder().retention(Duration::ZERO), "retention"),
+        let with = |change: fn(&mut Settings)| builder().settings(change);
+        let retention = |setting| BuildError::NoRetention { setting };
+        let lease = |setting| BuildError::NoLease { setting };
+        for (built, expected) in [
+            (builder().retention(ZERO), retention("retention")),
             (
-                builder().settings(|settings| settings.failure_retention = Duration::ZERO),
-                "failure_retention",
+                with(|settings| settings.failure_retention = ZERO),
+                retention("failure_retention"),
+            ),
+            (builder().lease(ZERO), lease("lease")),
+            (builder().renewed_lease(ZERO), lease("renewed_lease")),
+            (
+                with(|settings| settings.max_duration = ZERO),
+                lease("max_duration"),
             ),
         ] {
-            let error = built.build().unwrap_err();
-            assert_eq!(error, BuildError::NoRetention { setting });
-        }
-    }
-
-    #[test]
-    fn a_lease_of_zero_is_refused() {
-        let builder = || Builder::new(MemoryStore::new()).namespace("shop");
-        for (built, setting) in [
-            (builder().lease(Duration::ZERO), "lease"),
-            (builder().renewed_lease(Duration::ZERO), "renewed_lease"),
-            (
-                builder().settings(|settings| settings.max_duration = Duration::ZERO),
-                "max_duration",
-            ),
-        ] {
-            let error = built.build().unwrap_err();
-            assert_eq!(error, BuildError::NoLease { setting });
+            assert_eq!(built.build().unwrap_err(), expected);
         }
     }
 

@@ -140,10 +140,7 @@ impl Decision<'_> {
                 mode: Takeover::Fresh,
                 ..
             } => None,
-            _ => {
-                let record = found?.content.as_ref().ok()?;
-                Some(&record.journal)
-            }
+            _ => Some(&found?.record()?.journal),
         }
     }
 
@@ -187,7 +184,7 @@ pub fn decide<'a>(found: Option<&'a Found>, asking: Asking<'_>, rules: &Rules) -
         Status::Completed => Decision::Replay(record),
         Status::Failed => Decision::ReplayFailure(record),
         Status::InProgress if mine => Decision::Mine(record),
-        Status::InProgress if record.is_released() => resume_released(found, record),
+        Status::InProgress if record.is_released() => resume(found, record),
         Status::InProgress => decide_in_progress(found, record, asking.now, rules),
     }
 }
@@ -221,24 +218,18 @@ fn decide_in_progress<'a>(
     }
 }
 
-/// Resumes after a release. An attempt whose work never began doesn't count: its number is the next
-/// one's.
-fn resume_released<'a>(found: &'a Found, record: &Record) -> Decision<'a> {
-    if record.last_error.as_deref() != Some(NOT_STARTED) {
-        return resume(found, record);
-    }
-    Decision::TakeOver {
-        seen: &found.version,
-        mode: Takeover::Unstarted,
-        attempt: record.attempt,
-    }
-}
-
+/// A released attempt whose work never began doesn't count: its number is the next one's.
 fn resume<'a>(found: &'a Found, record: &Record) -> Decision<'a> {
+    let is_unstarted = record.last_error.as_deref() == Some(NOT_STARTED) && record.is_released();
+    let (mode, attempt) = if is_unstarted {
+        (Takeover::Unstarted, record.attempt)
+    } else {
+        (Takeover::Resume, record.attempt.saturating_add(1))
+    };
     Decision::TakeOver {
         seen: &found.version,
-        mode: Takeover::Resume,
-        attempt: record.attempt.saturating_add(1),
+        mode,
+        attempt,
     }
 }
 

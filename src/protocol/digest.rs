@@ -14,7 +14,7 @@ pub(crate) struct Digest {
     is_null: bool,
     /// JSON writes a part of the value as `null` although it isn't: a number that is not finite, or
     /// `Some` of what is `null`.
-    is_lossy: bool,
+    pub(crate) is_lossy: bool,
 }
 
 impl Digest {
@@ -23,12 +23,7 @@ impl Digest {
         value.serialize(Digester).ok()
     }
 
-    /// Tells whether JSON has the same form for another value.
-    pub(crate) fn is_lossy(self) -> bool {
-        self.is_lossy
-    }
-
-    fn leaf(kind: u8, value: impl Hash) -> Self {
+    fn leaf(kind: &str, value: impl Hash) -> Self {
         Self {
             hash: hash(kind, value),
             is_null: false,
@@ -36,14 +31,14 @@ impl Digest {
         }
     }
 
-    fn null(kind: u8) -> Self {
+    fn null(kind: &str) -> Self {
         Self {
             is_null: true,
             ..Self::leaf(kind, ())
         }
     }
 
-    fn float(kind: u8, bits: u64, is_finite: bool) -> Self {
+    fn float(kind: &str, bits: u64, is_finite: bool) -> Self {
         Self {
             is_null: !is_finite,
             is_lossy: !is_finite,
@@ -52,7 +47,7 @@ impl Digest {
     }
 
     /// Puts a name, or the key of a map, around the value.
-    fn under(self, kind: u8, name: impl Hash) -> Self {
+    fn under(self, kind: &str, name: impl Hash) -> Self {
         Self {
             hash: hash(kind, (name, self.hash)),
             ..self
@@ -60,45 +55,11 @@ impl Digest {
     }
 }
 
-fn hash(kind: u8, value: impl Hash) -> u64 {
+fn hash(kind: &str, value: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     kind.hash(&mut hasher);
     value.hash(&mut hasher);
     hasher.finish()
-}
-
-// The tag that a value hands over, by its kind.
-const BOOL: u8 = 0;
-const SIGNED: u8 = 1;
-const UNSIGNED: u8 = 2;
-const F32: u8 = 3;
-const F64: u8 = 4;
-const TEXT: u8 = 5;
-const BYTES: u8 = 6;
-const UNIT: u8 = 7;
-const NONE: u8 = 8;
-const SOME: u8 = 9;
-const VARIANT: u8 = 10;
-const PARTS: u8 = 11;
-const MEMBER: u8 = 12;
-const CHAR: u8 = 13;
-
-/// A value refused to be serialised.
-#[derive(Debug)]
-struct Refused;
-
-impl Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("refused")
-    }
-}
-
-impl std::error::Error for Refused {}
-
-impl ser::Error for Refused {
-    fn custom<T: Display>(_: T) -> Self {
-        Self
-    }
 }
 
 struct Digester;
@@ -133,19 +94,19 @@ impl Parts {
     fn done(self) -> Digest {
         let whole = Digest {
             is_lossy: self.is_lossy,
-            ..Digest::leaf(PARTS, (self.sum, self.count))
+            ..Digest::leaf("parts", (self.sum, self.count))
         };
         match self.variant {
-            Some(variant) => whole.under(VARIANT, variant),
+            Some(variant) => whole.under("variant", variant),
             None => whole,
         }
     }
 }
 
-type Digested = Result<Digest, Refused>;
+type Digested = Result<Digest, fmt::Error>;
 
 macro_rules! leaves {
-    ($($name:ident($type:ty) = $kind:ident as $as:ty;)*) => {
+    ($($name:ident($type:ty) = $kind:literal as $as:ty;)*) => {
         $(fn $name(self, value: $type) -> Digested {
             Ok(Digest::leaf($kind, <$as>::from(value)))
         })*
@@ -154,7 +115,7 @@ macro_rules! leaves {
 
 impl ser::Serializer for Digester {
     type Ok = Digest;
-    type Error = Refused;
+    type Error = fmt::Error;
     type SerializeSeq = Parts;
     type SerializeTuple = Parts;
     type SerializeTupleStruct = Parts;
@@ -164,54 +125,54 @@ impl ser::Serializer for Digester {
     type SerializeStructVariant = Parts;
 
     leaves! {
-        serialize_bool(bool) = BOOL as bool;
-        serialize_i8(i8) = SIGNED as i128;
-        serialize_i16(i16) = SIGNED as i128;
-        serialize_i32(i32) = SIGNED as i128;
-        serialize_i64(i64) = SIGNED as i128;
-        serialize_i128(i128) = SIGNED as i128;
-        serialize_u8(u8) = UNSIGNED as u128;
-        serialize_u16(u16) = UNSIGNED as u128;
-        serialize_u32(u32) = UNSIGNED as u128;
-        serialize_u64(u64) = UNSIGNED as u128;
-        serialize_u128(u128) = UNSIGNED as u128;
-        serialize_char(char) = CHAR as char;
+        serialize_bool(bool) = "bool" as bool;
+        serialize_i8(i8) = "signed" as i128;
+        serialize_i16(i16) = "signed" as i128;
+        serialize_i32(i32) = "signed" as i128;
+        serialize_i64(i64) = "signed" as i128;
+        serialize_i128(i128) = "signed" as i128;
+        serialize_u8(u8) = "unsigned" as u128;
+        serialize_u16(u16) = "unsigned" as u128;
+        serialize_u32(u32) = "unsigned" as u128;
+        serialize_u64(u64) = "unsigned" as u128;
+        serialize_u128(u128) = "unsigned" as u128;
+        serialize_char(char) = "char" as char;
     }
 
     fn serialize_f32(self, value: f32) -> Digested {
         Ok(Digest::float(
-            F32,
+            "f32",
             value.to_bits().into(),
             value.is_finite(),
         ))
     }
 
     fn serialize_f64(self, value: f64) -> Digested {
-        Ok(Digest::float(F64, value.to_bits(), value.is_finite()))
+        Ok(Digest::float("f64", value.to_bits(), value.is_finite()))
     }
 
     fn serialize_str(self, value: &str) -> Digested {
-        Ok(Digest::leaf(TEXT, value))
+        Ok(Digest::leaf("text", value))
     }
 
     fn serialize_bytes(self, value: &[u8]) -> Digested {
-        Ok(Digest::leaf(BYTES, value))
+        Ok(Digest::leaf("bytes", value))
     }
 
     fn serialize_none(self) -> Digested {
-        Ok(Digest::null(NONE))
+        Ok(Digest::null("none"))
     }
 
     fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Digested {
         let value = value.serialize(self)?;
         Ok(Digest {
             is_lossy: value.is_lossy || value.is_null,
-            ..value.under(SOME, ())
+            ..value.under("some", ())
         })
     }
 
     fn serialize_unit(self) -> Digested {
-        Ok(Digest::null(UNIT))
+        Ok(Digest::null("unit"))
     }
 
     fn serialize_unit_struct(self, _: &'static str) -> Digested {
@@ -219,7 +180,7 @@ impl ser::Serializer for Digester {
     }
 
     fn serialize_unit_variant(self, _: &'static str, _: u32, variant: &'static str) -> Digested {
-        Ok(Digest::leaf(VARIANT, variant))
+        Ok(Digest::leaf("variant", variant))
     }
 
     fn serialize_newtype_struct<T>(self, _: &'static str, value: &T) -> Digested
@@ -239,22 +200,22 @@ impl ser::Serializer for Digester {
     where
         T: Serialize + ?Sized,
     {
-        let value = value.serialize(self)?.under(VARIANT, variant);
+        let value = value.serialize(self)?.under("variant", variant);
         Ok(Digest {
             is_null: false,
             ..value
         })
     }
 
-    fn serialize_seq(self, _: Option<usize>) -> Result<Parts, Refused> {
+    fn serialize_seq(self, _: Option<usize>) -> Result<Parts, fmt::Error> {
         Ok(Parts::of(None))
     }
 
-    fn serialize_tuple(self, _: usize) -> Result<Parts, Refused> {
+    fn serialize_tuple(self, _: usize) -> Result<Parts, fmt::Error> {
         Ok(Parts::of(None))
     }
 
-    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Parts, Refused> {
+    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Parts, fmt::Error> {
         Ok(Parts::of(None))
     }
 
@@ -264,15 +225,15 @@ impl ser::Serializer for Digester {
         _: u32,
         variant: &'static str,
         _: usize,
-    ) -> Result<Parts, Refused> {
+    ) -> Result<Parts, fmt::Error> {
         Ok(Parts::of(Some(variant)))
     }
 
-    fn serialize_map(self, _: Option<usize>) -> Result<Parts, Refused> {
+    fn serialize_map(self, _: Option<usize>) -> Result<Parts, fmt::Error> {
         Ok(Parts::of(None))
     }
 
-    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Parts, Refused> {
+    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Parts, fmt::Error> {
         Ok(Parts::of(None))
     }
 
@@ -282,7 +243,7 @@ impl ser::Serializer for Digester {
         _: u32,
         variant: &'static str,
         _: usize,
-    ) -> Result<Parts, Refused> {
+    ) -> Result<Parts, fmt::Error> {
         Ok(Parts::of(Some(variant)))
     }
 
@@ -295,14 +256,14 @@ macro_rules! parts {
     ($($trait:ident::$add:ident($($name:ident)?);)*) => {
         $(impl ser::$trait for Parts {
             type Ok = Digest;
-            type Error = Refused;
+            type Error = fmt::Error;
 
-            fn $add<T>(&mut self, $($name: &'static str,)? value: &T) -> Result<(), Refused>
+            fn $add<T>(&mut self, $($name: &'static str,)? value: &T) -> Result<(), fmt::Error>
             where
                 T: Serialize + ?Sized,
             {
                 let part = value.serialize(Digester)?;
-                $(let part = part.under(MEMBER, $name);)?
+                $(let part = part.under("member", $name);)?
                 self.add(part);
                 Ok(())
             }
@@ -325,16 +286,16 @@ parts! {
 
 impl ser::SerializeMap for Parts {
     type Ok = Digest;
-    type Error = Refused;
+    type Error = fmt::Error;
 
-    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Refused> {
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), fmt::Error> {
         self.key = Some(key.serialize(Digester)?);
         Ok(())
     }
 
-    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Refused> {
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), fmt::Error> {
         let key = self.key.take().map(|key| key.hash);
-        self.add(value.serialize(Digester)?.under(MEMBER, key));
+        self.add(value.serialize(Digester)?.under("member", key));
         Ok(())
     }
 
@@ -348,7 +309,7 @@ mod tests {
     use super::*;
 
     fn is_lossy(value: impl Serialize) -> bool {
-        Digest::of(&value).unwrap().is_lossy()
+        Digest::of(&value).unwrap().is_lossy
     }
 
     #[test]

@@ -168,12 +168,10 @@ impl Key {
 
     /// Returns the fingerprint as the record has it: with the operation, where its id doesn't name it.
     pub(crate) fn bind(&self, payload: Option<Fingerprint>) -> Option<Fingerprint> {
-        match payload {
-            payload if self.is_bound => {
-                Some(Fingerprint::of_operation(&self.operation, payload.as_ref()))
-            }
-            payload => payload,
+        if !self.is_bound {
+            return payload;
         }
+        Some(Fingerprint::of_operation(&self.operation, payload.as_ref()))
     }
 
     /// Returns the operation's name.
@@ -295,7 +293,7 @@ fn check_token(token: &str, max: usize) -> Result<(), KeyError> {
 }
 
 /// Returns the longest prefix of at most `max` bytes that ends between two characters.
-fn truncate(text: &str, max: usize) -> &str {
+pub(crate) fn truncate(text: &str, max: usize) -> &str {
     let end = text.floor_char_boundary(max);
     text.get(..end).unwrap_or(text)
 }

@@ -206,6 +206,11 @@ impl Found {
             content: Err(reason.into()),
         }
     }
+
+    /// Returns the record, where it can be understood.
+    pub(crate) fn record(&self) -> Option<&Record> {
+        self.content.as_deref().ok()
+    }
 }
 
 #[doc(hidden)]

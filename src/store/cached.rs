@@ -113,11 +113,11 @@ impl CachedStore {
 
     /// Remembers a record that was met, if it is final. Another library's is not believed to stay.
     fn met(&self, id: &RecordId, found: Option<&Found>) {
-        if let Some(Ok(record)) = found.map(|found| &found.content)
+        if let Some(record) = found.and_then(Found::record)
             && record.status != Status::InProgress
             && record.layout == Some(LAYOUT)
         {
-            lock(&self.memory).put(id, record.as_ref().clone());
+            lock(&self.memory).put(id, record.clone());
         }
     }
 
@@ -128,9 +128,9 @@ impl CachedStore {
         let mut memory = lock(&self.memory);
         match answer {
             Ok(Answer::Applied(shown)) => {
-                let shown = shown.as_ref().and_then(|found| found.content.as_ref().ok());
+                let shown = shown.as_ref().and_then(Found::record);
                 let left = match (shown, write) {
-                    (Some(record), _) => Some(record.as_ref().clone()),
+                    (Some(record), _) => Some(record.clone()),
                     (None, RecordWrite::Create(_)) => transition(None, write),
                     (None, _) => transition(memory.claim(id), write),
                 };

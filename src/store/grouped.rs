@@ -490,12 +490,9 @@ impl<R: Request> Group<R> {
         if self.requests.is_empty() {
             self.requests.reserve_exact(GROUP);
             self.waiters.reserve_exact(GROUP);
+            self.deadline = deadline;
         }
-        self.deadline = if self.requests.is_empty() {
-            deadline
-        } else {
-            self.deadline.max(deadline)
-        };
+        self.deadline = self.deadline.max(deadline);
         self.requests.push(request.clone());
         self.waiters.push(waiter);
     }
@@ -515,13 +512,10 @@ impl<R: Request> Group<R> {
         let waiters = std::mem::take(&mut self.waiters);
         let send = R::send_all(&self.requests, store, self.deadline);
         let answers = WAY.scope(self.way.clone(), send).await;
-        let answers = answers
-            .into_iter()
-            .map(Some)
-            .chain(std::iter::repeat_with(|| None));
-        for ((_, waiter), answer) in waiters.into_iter().zip(answers) {
+        let left = std::iter::repeat_with(|| Err(StoreError::Timeout));
+        for ((_, waiter), answer) in waiters.into_iter().zip(answers.into_iter().chain(left)) {
             // A caller that went away needs no answer.
-            let _ = waiter.send(answer.unwrap_or(Err(StoreError::Timeout)));
+            let _ = waiter.send(answer);
         }
     }
 }

@@ -110,7 +110,7 @@ impl TestClaim {
         step: impl Into<String>,
         result: &T,
     ) -> Result<Self, TestError> {
-        if Digest::of(result).is_some_and(Digest::is_lossy) {
+        if Digest::of(result).is_some_and(|digest| digest.is_lossy) {
             return Err(TestError::not_kept::<T>(LOSSY));
         }
         let result = serde_json::to_value(result)?;

@@ -85,13 +85,18 @@ impl FaultyStore {
     #[doc(hidden)]
     pub fn seeded(inner: impl Store, seed: u64, probability: f64) -> Self {
         let store = Self::new(inner);
-        lock(&store.state).plan = Plan::seeded(seed, probability);
+        let random = fastrand::Rng::with_seed(seed);
+        lock(&store.state).plan.dice = Some(Dice {
+            random,
+            probability,
+        });
         store
     }
 
     /// Queues a fault for the next such call.
     pub fn inject(&self, call: Call, fault: Fault) {
-        lock(&self.state).plan.inject(call, fault);
+        let mut state = lock(&self.state);
+        state.plan.waiting.push_back((call, fault));
     }
 
     /// Lets the process die at the next such call, before it is sent. Before [`Call::Complete`] or
@@ -230,14 +235,17 @@ impl FaultyStore {
     where
         Fut: Future<Output = Result<T, StoreError>>,
     {
-        match self.next(call).await {
-            None | Some(Fault::Copied(_)) => send().await,
-            Some(Fault::Delayed(pause)) => {
-                in_time(pause, deadline).await?;
-                send().await
+        let asked = async {
+            match self.next(call).await {
+                None | Some(Fault::Copied(_)) => send().await,
+                Some(Fault::Delayed(pause)) => {
+                    in_time(pause, deadline).await?;
+                    send().await
+                }
+                Some(fault) => meet(fault, deadline, send).await,
             }
-            Some(fault) => meet(fault, deadline, send).await,
-        }
+        };
+        self.alive(call, asked).await
     }
 }
 
@@ -336,8 +344,7 @@ impl Store for FaultyStore {
 
     async fn load(&self, id: &RecordId, deadline: Instant) -> Result<Option<Found>, StoreError> {
         let call = || self.inner.load(id, deadline);
-        self.alive(Call::Load, self.ask(Call::Load, deadline, call))
-            .await
+        self.ask(Call::Load, deadline, call).await
     }
 
     async fn write_all(
@@ -362,8 +369,7 @@ impl Store for FaultyStore {
 
     async fn keep(&self, outcome: &LargeOutcome, deadline: Instant) -> Result<Place, StoreError> {
         let call = || self.inner.keep(outcome, deadline);
-        self.alive(Call::Keep, self.ask(Call::Keep, deadline, call))
-            .await
+        self.ask(Call::Keep, deadline, call).await
     }
 
     async fn fetch(
@@ -373,8 +379,7 @@ impl Store for FaultyStore {
         deadline: Instant,
     ) -> Result<Option<Vec<u8>>, StoreError> {
         let call = || self.inner.fetch(id, place, deadline);
-        self.alive(Call::Fetch, self.ask(Call::Fetch, deadline, call))
-            .await
+        self.ask(Call::Fetch, deadline, call).await
     }
 
     fn max_id_bytes(&self) -> usize {
@@ -391,8 +396,7 @@ impl Store for FaultyStore {
 
     async fn commit(&self, commit: Commit<'_>, deadline: Instant) -> Result<Committed, StoreError> {
         let call = || self.inner.commit(commit, deadline);
-        self.alive(Call::Commit, self.ask(Call::Commit, deadline, call))
-            .await
+        self.ask(Call::Commit, deadline, call).await
     }
 }
 
@@ -513,20 +517,6 @@ struct Dice {
 }
 
 impl Plan {
-    fn seeded(seed: u64, probability: f64) -> Self {
-        Self {
-            waiting: VecDeque::new(),
-            dice: Some(Dice {
-                random: fastrand::Rng::with_seed(seed),
-                probability,
-            }),
-        }
-    }
-
-    fn inject(&mut self, call: Call, fault: Fault) {
-        self.waiting.push_back((call, fault));
-    }
-
     fn next(&mut self, call: Call) -> Option<Fault> {
         let told = self.waiting.iter().position(|(wanted, _)| *wanted == call);
         match told {

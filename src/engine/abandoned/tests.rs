@@ -6,7 +6,7 @@ use crate::engine::run::Protection;
 use crate::idempotency::Idempotency;
 use crate::protocol::clock::{EpochMillis, EpochSeconds};
 use crate::protocol::key::Key;
-use crate::protocol::record::{Owner, Release, Status};
+use crate::protocol::record::{DROPPED, Owner, Release, Status};
 use crate::store::MemoryStore;
 
 const SECRET: &str = "the outcome";

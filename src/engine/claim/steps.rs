@@ -371,19 +371,11 @@ impl Turn<'_> {
         self,
         result: Result<String, Omission>,
     ) -> Result<(), StepError<E>> {
-        let confirmed = StepState::Confirmed(result);
-        match self.end(confirmed, None, Urgency::Confirm).await {
-            Ok(true) => {
-                let mut state = lock(&self.inner.steps.state);
-                state.given.insert(self.name.clone());
-                Ok(())
-            }
-            Ok(false) => Err(StepError::LeaseLost),
-            Err(error) => {
-                events::step_failed("step_unrecorded", &self.inner.subject, &self.name, &error);
-                Err(StepError::Unrecorded(error))
-            }
-        }
+        self.note_confirmed::<E>(result).await?;
+        lock(&self.inner.steps.state)
+            .given
+            .insert(self.name.clone());
+        Ok(())
     }
 
     pub(super) async fn confirm<E: 'static>(
@@ -395,30 +387,32 @@ impl Turn<'_> {
         if let Some(reason) = omitted {
             events::step_failed("step_omitted", subject, &self.name, &reason);
         }
-        let noted = self
-            .end(StepState::Confirmed(result), None, Urgency::Confirm)
-            .await;
+        let noted = self.note_confirmed(result).await;
         lock(&steps.state).given.insert(self.name.clone());
-        match noted {
-            Ok(true) => match (omitted, steps.settings()) {
-                (Some(reason @ Omission::NotSerializable), Some(settings))
-                    if settings.is_strict =>
-                {
-                    let step = self.name.clone();
-                    Err(StepError::ResultOmitted { step, reason })
-                }
-                _ => Ok(()),
-            },
+        let settings = steps.settings();
+        let is_strict = settings.is_some_and(|settings| settings.is_strict);
+        let reports = settings.is_some_and(|settings| settings.unrecorded == Unrecorded::Fail);
+        match (noted, omitted) {
+            (Ok(()), Some(reason @ Omission::NotSerializable)) if is_strict => {
+                let step = self.name.clone();
+                Err(StepError::ResultOmitted { step, reason })
+            }
+            (Err(StepError::Unrecorded(_)), _) if !reports => Ok(()),
+            (noted, _) => noted,
+        }
+    }
+
+    async fn note_confirmed<E: 'static>(
+        &self,
+        result: Result<String, Omission>,
+    ) -> Result<(), StepError<E>> {
+        let confirmed = StepState::Confirmed(result);
+        match self.end(confirmed, None, Urgency::Confirm).await {
+            Ok(true) => Ok(()),
             Ok(false) => Err(StepError::LeaseLost),
             Err(error) => {
-                events::step_failed("step_unrecorded", subject, &self.name, &error);
-                let reports = steps
-                    .settings()
-                    .is_some_and(|settings| settings.unrecorded == Unrecorded::Fail);
-                if reports {
-                    return Err(StepError::Unrecorded(error));
-                }
-                Ok(())
+                events::step_failed("step_unrecorded", &self.inner.subject, &self.name, &error);
+                Err(StepError::Unrecorded(error))
             }
         }
     }

@@ -5,7 +5,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use futures_util::future::{FutureExt, join_all};
+use futures_util::future::join_all;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
@@ -104,6 +104,15 @@ fn grouped(store: impl Store) -> Grouped {
     Arc::new(Groups::new(Arc::new(store), false))
 }
 
+fn behind_a_closed_gate() -> (Arc<Gate>, Grouped) {
+    let gate = Gate::closed();
+    (Arc::clone(&gate), grouped(gate))
+}
+
+fn in_a_minute() -> Instant {
+    Instant::now() + Duration::from_mins(1)
+}
+
 fn owner(number: usize) -> Owner {
     Owner::from_stored(number.to_string())
 }
@@ -170,8 +179,7 @@ async fn all_applied(tasks: Vec<Task>) {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_leaves_alone_and_what_gathers_meanwhile_leaves_together() {
-    let gate = Gate::closed();
-    let store = grouped(Arc::clone(&gate));
+    let (gate, store) = behind_a_closed_gate();
     let tasks = claims(&store, 0..11).await;
     assert_eq!(gate.sizes(), [1]);
     gate.open.add_permits(1);
@@ -184,10 +192,9 @@ async fn a_request_leaves_alone_and_what_gathers_meanwhile_leaves_together() {
 
 #[tokio::test(start_paused = true)]
 async fn where_nothing_gathers_the_next_request_leaves_at_once() {
-    let gate = Gate::closed();
-    let store = grouped(Arc::clone(&gate));
+    let (gate, store) = behind_a_closed_gate();
     gate.open.add_permits(1);
-    let deadline = Instant::now() + Duration::from_mins(1);
+    let deadline = in_a_minute();
     store.write(&claim(0), deadline).await.unwrap();
     let write = claim(1);
     let mut next = pin!(store.write(&write, deadline));
@@ -197,8 +204,7 @@ async fn where_nothing_gathers_the_next_request_leaves_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_full_group_waits_for_nothing() {
-    let gate = Gate::closed();
-    let store = grouped(Arc::clone(&gate));
+    let (gate, store) = behind_a_closed_gate();
     let tasks = claims(&store, 0..=2 * GROUP + 3).await;
     assert_eq!(gate.sizes(), [1, GROUP, GROUP]);
     gate.open.add_permits(1);
@@ -210,8 +216,7 @@ async fn a_full_group_waits_for_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_second_request_for_one_record_leaves_at_once_and_alone() {
-    let gate = Gate::closed();
-    let store = grouped(Arc::clone(&gate));
+    let (gate, store) = behind_a_closed_gate();
     let tasks = claims(&store, [0, 1, 2, 1, 3]).await;
     assert_eq!(gate.sizes(), [1, 1]);
     gate.open.add_permits(10);
@@ -225,14 +230,7 @@ async fn a_second_request_for_one_record_leaves_at_once_and_alone() {
 #[tokio::test(start_paused = true)]
 async fn a_hot_key_slows_no_other() {
     let store = grouped(Slow(MemoryStore::new()));
-    let hot: Vec<_> = (0..500).map(|_| store.clone()).collect();
-    let hot = hot.into_iter().map(|store| {
-        tokio::spawn(async move {
-            let deadline = Instant::now() + Duration::from_mins(1);
-            store.write(&claim(7), deadline).await.map(drop)
-        })
-    });
-    let hot: Vec<_> = hot.collect();
+    let hot: Vec<_> = (0..500).map(|_| start(&store, claim(7), 60)).collect();
     settle().await;
     let began = Instant::now();
     let other = claim(8);
@@ -275,22 +273,15 @@ impl Store for Slow {
 
 #[tokio::test(start_paused = true)]
 async fn each_kind_has_groups_of_its_own() {
-    let gate = Gate::closed();
-    let store = grouped(Arc::clone(&gate));
+    let (gate, store) = behind_a_closed_gate();
     gate.open.add_permits(4);
     all_applied(claims(&store, 0..4).await).await;
     gate.open.forget_permits(10);
     let before = gate.sizes().len();
     let tasks = [0, 1].map(|number| start(&store, completion(number), 60));
     let more = [2, 3].map(|number| start(&store, release(number), 60));
-    let read = {
-        let store = store.clone();
-        tokio::spawn(async move {
-            store
-                .load(&id(1), Instant::now() + Duration::from_secs(9))
-                .await
-        })
-    };
+    let reader = store.clone();
+    let read = tokio::spawn(async move { reader.load(&id(1), in_a_minute()).await });
     settle().await;
     assert_eq!(
         gate.sizes()[before..],
@@ -307,12 +298,11 @@ async fn each_kind_has_groups_of_its_own() {
 /// not polled.
 #[tokio::test(start_paused = true)]
 async fn callers_that_go_away_or_stand_still_hold_nothing_up() {
-    let gate = Gate::closed();
-    let store = grouped(Arc::clone(&gate));
+    let (gate, store) = behind_a_closed_gate();
     let mut tasks = claims(&store, 0..4).await;
     let short = start(&store, claim(4), 2);
     settle().await;
-    let (write, deadline) = (claim(5), Instant::now() + Duration::from_mins(1));
+    let (write, deadline) = (claim(5), in_a_minute());
     let mut still = pin!(store.write(&write, deadline));
     assert!(is_pending(still.as_mut()));
     gate.open.add_permits(1);
@@ -380,25 +370,20 @@ async fn a_member_of_a_group_that_waits_in_the_process_was_not_sent() {
 
 #[tokio::test(start_paused = true)]
 async fn a_single_request_that_is_dropped_lets_the_others_leave() {
-    let gate = Gate::closed();
-    let store = grouped(Arc::clone(&gate));
+    let (gate, store) = behind_a_closed_gate();
     let mut tasks = claims(&store, 0..4).await;
     tasks.remove(0).abort();
     settle().await;
     assert_eq!(gate.sizes(), [1, 3]);
     gate.open.add_permits(1);
     all_applied(tasks).await;
-    all_applied({
-        gate.open.add_permits(1);
-        claims(&store, [9]).await
-    })
-    .await;
+    gate.open.add_permits(1);
+    all_applied(claims(&store, [9]).await).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_has_gone_is_left_out_of_its_group() {
-    let gate = Gate::closed();
-    let store = grouped(Arc::clone(&gate));
+    let (gate, store) = behind_a_closed_gate();
     let mut tasks = claims(&store, 0..5).await;
     tasks.remove(2).abort();
     tasks.remove(3).abort();
@@ -414,8 +399,7 @@ async fn a_caller_that_has_gone_is_left_out_of_its_group() {
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_has_gone_makes_no_group_full() {
-    let gate = Gate::closed();
-    let store = grouped(Arc::clone(&gate));
+    let (gate, store) = behind_a_closed_gate();
     let mut tasks = claims(&store, 0..GROUP).await;
     tasks.remove(1).abort();
     settle().await;
@@ -430,8 +414,7 @@ async fn a_caller_that_has_gone_makes_no_group_full() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_that_has_passed_is_answered_without_a_write() {
-    let gate = Gate::closed();
-    let store = grouped(Arc::clone(&gate));
+    let (gate, store) = behind_a_closed_gate();
     let tasks = claims(&store, 0..2).await;
     let late = store.write(&claim(2), Instant::now()).await;
     assert_matches!(late, Err(StoreError::NotSent));
@@ -485,7 +468,7 @@ async fn what_waits_behind_a_call_without_an_answer_runs_protected() {
     let first = tokio::spawn(run("a"));
     settle().await;
     let began = Instant::now();
-    let others = futures_util::future::join_all(["b", "c", "d"].map(run));
+    let others = join_all(["b", "c", "d"].map(run));
     for other in others.await {
         assert!(other.unwrap().into_inner());
     }
@@ -498,7 +481,7 @@ async fn what_waits_behind_a_call_without_an_answer_runs_protected() {
 #[tokio::test(start_paused = true)]
 async fn a_single_request_that_is_not_polled_holds_nothing_up() {
     let store = grouped(Slow(MemoryStore::new()));
-    let (write, deadline) = (claim(0), Instant::now() + Duration::from_mins(1));
+    let (write, deadline) = (claim(0), in_a_minute());
     let mut still = pin!(store.write(&write, deadline));
     assert!(is_pending(still.as_mut()));
     let began = Instant::now();
@@ -515,8 +498,7 @@ async fn a_single_request_that_is_not_polled_holds_nothing_up() {
 /// The task that sends what gathers belongs to the runtime of one of the callers.
 #[test]
 fn a_runtime_that_ends_leaves_the_queue_to_the_others() {
-    let gate = Gate::closed();
-    let store = grouped(Arc::clone(&gate));
+    let (gate, store) = behind_a_closed_gate();
     let runtime = || {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         builder.enable_time().build().unwrap()
@@ -583,8 +565,7 @@ async fn in_any_order_of_events_every_caller_that_stays_is_answered() {
 
 /// A store that has nothing under way, after so many claims have met.
 async fn after_a_crowd(of: usize) -> (Arc<Gate>, Grouped) {
-    let gate = Gate::closed();
-    let store = grouped(Arc::clone(&gate));
+    let (gate, store) = behind_a_closed_gate();
     let tasks = claims(&store, 0..of).await;
     gate.open.add_permits(2);
     all_applied(tasks).await;
@@ -605,7 +586,7 @@ async fn requests_that_one_answer_woke_leave_together() {
     all_applied(last).await;
     settle().await;
     let write = claim(9);
-    let mut alone = pin!(store.write(&write, Instant::now() + Duration::from_mins(1)));
+    let mut alone = pin!(store.write(&write, in_a_minute()));
     assert!(is_pending(alone.as_mut()));
     assert_eq!(gate.sizes(), [1, 4, 3, 1, 1]);
 }
@@ -648,7 +629,7 @@ impl Store for Forgetful {
 #[tokio::test]
 async fn a_request_without_an_answer_in_its_group_has_timed_out() {
     let groups = Groups::new(Arc::new(Forgetful), true);
-    let deadline = Instant::now() + Duration::from_mins(1);
+    let deadline = in_a_minute();
     let ids = [0, 1].map(id);
     let [answered, unanswered] = ids.each_ref().map(|id| groups.load(id, deadline));
     let (answered, unanswered) = tokio::join!(answered, unanswered);
@@ -664,6 +645,10 @@ const SLOW: Duration = Duration::from_secs(5);
 impl Conflicting {
     fn leaves_open(id: &RecordId) -> bool {
         *id == self::id(1)
+    }
+
+    fn grouped<T>(id: &RecordId, open: StoreError, answer: T) -> Result<T, StoreError> {
+        (!Self::leaves_open(id)).then_some(answer).ok_or(open)
     }
 
     async fn alone(id: &RecordId) {
@@ -692,14 +677,9 @@ impl Store for Conflicting {
         writes: &[RecordWrite],
         _: Instant,
     ) -> Vec<Result<Answer, StoreError>> {
-        let answer = |write: &RecordWrite| {
-            if Self::leaves_open(write.id()) {
-                Err(StoreError::NotSent)
-            } else {
-                Ok(Answer::Applied(None))
-            }
-        };
-        writes.iter().map(answer).collect()
+        let ids = writes.iter().map(RecordWrite::id);
+        ids.map(|id| Self::grouped(id, StoreError::NotSent, Answer::Applied(None)))
+            .collect()
     }
 
     async fn load_all(
@@ -707,14 +687,10 @@ impl Store for Conflicting {
         ids: &[RecordId],
         _: Instant,
     ) -> Vec<Result<Option<Found>, StoreError>> {
-        let answer = |id: &RecordId| {
-            if Self::leaves_open(id) {
-                Err(StoreError::Throttled("left out".into()))
-            } else {
-                Ok(None)
-            }
-        };
-        ids.iter().map(answer).collect()
+        let open = || StoreError::Throttled("left out".into());
+        ids.iter()
+            .map(|id| Self::grouped(id, open(), None))
+            .collect()
     }
 }
 
@@ -733,15 +709,9 @@ async fn what_a_group_left_open_is_sent_alone_and_holds_up_no_other() {
         assert!(groups.load(id, deadline).await.unwrap().is_none());
         began.elapsed()
     });
-    let took = join_all(
-        written
-            .into_iter()
-            .map(FutureExt::boxed)
-            .chain(read.map(FutureExt::boxed)),
-    )
-    .await;
-    let zero = Duration::ZERO;
-    assert_eq!(took, [zero, SLOW, zero, zero, SLOW, zero]);
+    let took = tokio::join!(join_all(written), join_all(read));
+    let each = vec![Duration::ZERO, SLOW, Duration::ZERO];
+    assert_eq!(took, (each.clone(), each));
 }
 
 /// Leaves the writes of a group to their callers, and throttles each by itself.
@@ -767,7 +737,7 @@ async fn a_write_that_its_group_may_have_applied_is_uncertain_whatever_it_meets_
         [|| StoreError::NotSent, || StoreError::NotSent.uncertain()];
     for left in lefts {
         let groups = Groups::new(Arc::new(Left(left)), true);
-        let deadline = Instant::now() + Duration::from_mins(1);
+        let deadline = in_a_minute();
         let error = groups.write(&claim(0), deadline).await.unwrap_err();
         assert_matches!(error, StoreError::Throttled(_));
         assert_eq!(error.may_have_applied(), left().is_uncertain());

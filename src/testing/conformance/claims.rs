@@ -103,6 +103,21 @@ pub(super) fn take_over(seen: &Version, claim: &NewClaim, mode: Takeover) -> Rec
 }
 
 /// Makes a successor's claim.
+/// Takes a record over, and compares what stands then, and the answer.
+async fn leaves(
+    bench: &Bench<'_>,
+    seen: &Record,
+    claim: &NewClaim,
+    mode: Takeover,
+    expected: Record,
+) -> Check {
+    let takeover = take_over(&Version::of(seen), claim, mode);
+    let answer = bench.write(takeover).await?;
+    bench.has(&claim.id, expected).await?;
+    let stands = bench.load(&claim.id).await?.ok_or("the record is gone")?;
+    same("the answer", answer, Answer::Applied(Some(stands)))
+}
+
 fn successor(bench: &Bench<'_>, name: &str) -> Result<NewClaim, String> {
     let mut claim = bench.claim(name)?;
     claim.attempt = 2;
@@ -116,17 +131,11 @@ pub(super) async fn a_resumed_record_keeps_its_last_error(bench: &Bench<'_>) -> 
     bench.write(bench.release(&first)?).await?;
     let released = bench.record(&first.id).await?;
     let claim = successor(bench, "resume")?;
-    let seen = Version::of(&released);
-    let answer = bench
-        .write(take_over(&seen, &claim, Takeover::Resume))
-        .await?;
     let expected = Record {
         last_error: released.last_error.clone(),
         ..Record::claimed(&claim)
     };
-    bench.has(&first.id, expected).await?;
-    let stands = bench.load(&first.id).await?.ok_or("the record is gone")?;
-    same("the answer", answer, Answer::Applied(Some(stands)))?;
+    leaves(bench, &released, &claim, Takeover::Resume, expected).await?;
     let without = Release {
         last_error: None,
         ..bench.release(&claim)?
@@ -141,27 +150,18 @@ pub(super) async fn an_unstarted_record_loses_its_last_error(bench: &Bench<'_>) 
     bench.write(bench.release(&first)?).await?;
     let released = bench.record(&first.id).await?;
     let claim = successor(bench, "unstarted")?;
-    let seen = Version::of(&released);
-    let answer = bench
-        .write(take_over(&seen, &claim, Takeover::Unstarted))
-        .await?;
-    bench.has(&first.id, Record::claimed(&claim)).await?;
-    let stands = bench.load(&first.id).await?.ok_or("the record is gone")?;
-    same("the answer", answer, Answer::Applied(Some(stands)))
+    let expected = Record::claimed(&claim);
+    leaves(bench, &released, &claim, Takeover::Unstarted, expected).await
 }
 
 pub(super) async fn a_fresh_takeover_keeps_nothing(bench: &Bench<'_>) -> Check {
     let first = bench.claimed("fresh-takeover").await?;
     bench.write(bench.completion(&first, "\"old\"")).await?;
-    let seen = Version::of(&bench.record(&first.id).await?);
+    let old = bench.record(&first.id).await?;
     let mut claim = successor(bench, "fresh-takeover")?;
     claim.attempt = 1;
-    let answer = bench
-        .write(take_over(&seen, &claim, Takeover::Fresh))
-        .await?;
-    bench.has(&first.id, Record::claimed(&claim)).await?;
-    let stands = bench.load(&first.id).await?.ok_or("the record is gone")?;
-    same("the answer", answer, Answer::Applied(Some(stands)))
+    let expected = Record::claimed(&claim);
+    leaves(bench, &old, &claim, Takeover::Fresh, expected).await
 }
 
 /// A store that sets only what the claim has keeps the fingerprint of another payload, which the next request

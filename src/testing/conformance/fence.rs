@@ -69,44 +69,30 @@ pub(super) async fn every_outcome_comes_back_as_it_was(bench: &Bench<'_>) -> Che
         "1e400",
         long.as_str(),
     ];
-    for (position, text) in texts.into_iter().enumerate() {
-        let outcome = StoredOutcome::Inline(text.to_owned());
-        completes(
-            bench,
-            &format!("outcome-{position}"),
-            Status::Completed,
-            outcome,
-        )
-        .await?;
-    }
     let places = [
         Place::Record(vec![0, 255, 10]),
         Place::Entry(owner()?),
         Place::Object(owner()?),
     ];
-    for (position, place) in places.into_iter().enumerate() {
-        let outcome = StoredOutcome::Packed(PackedOutcome {
-            sha256: "0f".to_owned(),
-            bytes: u64::from(u32::MAX),
-            place,
-        });
-        let name = format!("packed-{position}");
-        completes(bench, &name, Status::Completed, outcome).await?;
-    }
-    for reason in [
+    let packed = |place| PackedOutcome {
+        sha256: "0f".to_owned(),
+        bytes: u64::from(u32::MAX),
+        place,
+    };
+    let omissions = [
         Omission::TooLarge,
         Omission::NotSerializable,
         Omission::NotKept,
         Omission::Redacted,
-    ] {
-        let outcome = StoredOutcome::Omitted(reason);
-        completes(
-            bench,
-            &format!("omitted-{}", reason.as_str()),
-            Status::Completed,
-            outcome,
-        )
-        .await?;
+    ];
+    let texts = texts.map(|text| StoredOutcome::Inline(text.to_owned()));
+    let outcomes = texts
+        .into_iter()
+        .chain(places.map(|place| StoredOutcome::Packed(packed(place))))
+        .chain(omissions.map(StoredOutcome::Omitted));
+    for (position, outcome) in outcomes.enumerate() {
+        let name = format!("outcome-{position}");
+        completes(bench, &name, Status::Completed, outcome).await?;
     }
     Ok(())
 }
