@@ -8,7 +8,6 @@ use std::sync::atomic::AtomicBool;
 
 use settings::Settings;
 use time::Moment;
-use tokio::time::Instant;
 
 use crate::protocol::clock::Clock;
 use crate::protocol::key::Namespace;
@@ -99,9 +98,6 @@ impl Engine {
 
     /// Reads both clocks.
     fn moment(&self) -> Moment {
-        Moment {
-            time: self.clock.now(),
-            instant: Instant::now(),
-        }
+        Moment::now(self.clock.now())
     }
 }

@@ -82,7 +82,7 @@
 //! | `Idempotency.Unrecorded` | the handler succeeded, and its answer was not stored | retry, where the effect is safe to repeat |
 //! | `Idempotency.ConditionFailed` | the condition of a business write did not hold | don't retry with the same data |
 //! | `Idempotency.Overloaded` | too many detached runs | retry |
-//! | `Idempotency.Mismatch` | the key belongs to another payload | correct the caller: a new request needs a new key |
+//! | `Idempotency.Mismatch` | the key belongs to another payload | correct the caller: other work needs a new key; the same work under a new key would be done twice |
 //! | `Idempotency.Failed` | an earlier attempt failed permanently | don't retry |
 //! | `Idempotency.OutcomeOmitted` | the work is done, and its answer was not kept | go on; read the result elsewhere |
 //! | `Idempotency.Interrupted` | an earlier attempt crashed, and an operator must look | look, then complete or release the record, or settle the step |

@@ -317,9 +317,7 @@ async fn beyond_the_bound_the_oldest_is_asked_for_again(server: Server) {
     let once = world.engine(world.store().max_bytes(2_700));
     let large = |token: &str| {
         let key = Key::new("report", token.to_owned());
-        once.run(key, None, |_| async {
-            Ok::<_, HandlerError>("x".repeat(600))
-        })
+        once.run(key, None, async |_| Ok::<_, HandlerError>("x".repeat(600)))
     };
     for token in ["1", "2", "3"] {
         large(token).await.unwrap();

@@ -19,7 +19,7 @@ use tower::Service;
 use crate::on_each_server;
 use crate::support::Server;
 use crate::support::events::{batch, message};
-use crate::support::{Proxy, VirtualClock};
+use crate::support::{Proxy, builder_on};
 
 const CROWD: usize = 64;
 
@@ -118,10 +118,7 @@ impl Crowd {
 }
 
 fn engine<S: Store>(store: S, in_flight: InFlight) -> Idempotency {
-    let builder = Idempotency::builder(store)
-        .clock(VirtualClock)
-        .namespace("crowd")
-        .in_flight(in_flight);
+    let builder = builder_on(store, "crowd").in_flight(in_flight);
     builder.build().unwrap()
 }
 

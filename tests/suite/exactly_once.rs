@@ -31,7 +31,7 @@ use tokio::time::Instant;
 use crate::on_each_server;
 use crate::secrets::Log;
 use crate::support::server::unique;
-use crate::support::{Fault, Proxy, Server, VirtualClock};
+use crate::support::{Fault, Proxy, Server, builder_on, number, string};
 
 /// The handler's own error.
 #[derive(Debug, PartialEq, thiserror::Error)]
@@ -125,19 +125,20 @@ impl Bench {
     }
 
     fn builder(&self) -> Builder {
-        Idempotency::builder(self.store())
-            .clock(VirtualClock)
-            .namespace("exactly-once")
+        builder_on(self.store(), "exactly-once")
     }
 
     fn once(&self) -> Idempotency {
-        self.builder().build().unwrap()
+        self.once_with(|once| once)
+    }
+
+    fn once_with(&self, settings: impl FnOnce(Builder) -> Builder) -> Idempotency {
+        settings(self.builder()).build().unwrap()
     }
 
     /// Returns an engine whose claims last so many seconds.
     fn lasting(&self, seconds: u64) -> Idempotency {
-        let lease = Duration::from_secs(seconds);
-        self.builder().lease(lease).build().unwrap()
+        self.once_with(|once| once.lease(Duration::from_secs(seconds)))
     }
 
     /// Returns an engine on its own table, with a composite key and other names.
@@ -150,11 +151,7 @@ impl Bench {
             layout.status = "state".into();
             layout.data = "outcome".into();
         });
-        Idempotency::builder(store)
-            .clock(VirtualClock)
-            .namespace("exactly-once")
-            .build()
-            .unwrap()
+        builder_on(store, "exactly-once").build().unwrap()
     }
 
     /// A deposit: not idempotent, so that a second one shows.
@@ -257,14 +254,6 @@ fn key() -> Key {
 
 fn payload() -> Fingerprint {
     Fingerprint::bytes(b"payload")
-}
-
-fn string(text: &str) -> AttributeValue {
-    AttributeValue::S(text.into())
-}
-
-fn number(number: i64) -> AttributeValue {
-    AttributeValue::N(number.to_string())
 }
 
 /// A number that a condition met.

@@ -1,35 +1,28 @@
 //! Runs in which the wire or the table fails, seen through the real SDK.
 
 use std::convert::Infallible;
+use std::future::{Ready, ready};
 use std::io::Error as HandlerError;
 use std::time::{Duration, SystemTime};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::dynamodb::{DynamoDbError, DynamoDbStore};
-use lambda_idempotency::protocol::record::{NewClaim, Owner};
+use lambda_idempotency::protocol::record::{NewClaim, Owner, RecordWrite};
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{
-    EpochMillis, Error, Fingerprint, Idempotency, InFlight, Key, OnStoreUnavailable, Outcome,
-    StoreError, Unrecorded,
+    Claim, EpochMillis, Error, Fingerprint, Idempotency, InFlight, Key, OnStoreUnavailable,
+    Outcome, StoreError, Unrecorded,
 };
 
 use crate::on_each_server;
 use crate::secrets::Log;
-use crate::support::{Bench, Fault, Server, VirtualClock};
+use crate::support::{Bench, Fault, Server, builder_on, number, string};
 
 mod answered;
 mod completions;
 mod dropped;
 
 const ID: &str = "faults#1";
-
-fn string(text: &str) -> AttributeValue {
-    AttributeValue::S(text.into())
-}
-
-fn number(number: i64) -> AttributeValue {
-    AttributeValue::N(number.to_string())
-}
 
 fn in_an_hour() -> AttributeValue {
     let now = SystemTime::now()
@@ -51,10 +44,13 @@ async fn run(once: &Idempotency, value: i32) -> Result<Outcome<i32>, Error<Infal
         .await
 }
 
+fn fails(_: Claim) -> Ready<Result<i32, HandlerError>> {
+    ready(Err(HandlerError::other("down")))
+}
+
 /// Returns the error of a run on a store that takes no request.
 async fn refused(store: DynamoDbStore) -> Error<Infallible> {
-    let once = Idempotency::builder(store).clock(VirtualClock);
-    let once = once.namespace("faults").build().unwrap();
+    let once = builder_on(store, "faults").build().unwrap();
     run(&once, 1).await.unwrap_err()
 }
 
@@ -81,11 +77,7 @@ async fn a_release_whose_reply_is_lost_has_released(server: Server) {
     let bench = Bench::on(&server).await;
     bench.proxy.inject("UpdateItem", Fault::LoseReply);
     let once = bench.once();
-    let failed = once
-        .run(key(), payload(), |_| async {
-            Err::<i32, _>(HandlerError::other("down"))
-        })
-        .await;
+    let failed = once.run(key(), payload(), fails).await;
     assert_matches!(failed, Err(Error::Handler(_)));
     assert_eq!(bench.item(ID).await["in_progress_expiration"], number(0));
     assert_eq!(run(&once, 1).await.unwrap(), Outcome::Executed(1));
@@ -95,12 +87,7 @@ on_each_server!(a_takeover_whose_reply_is_lost_is_still_mine);
 async fn a_takeover_whose_reply_is_lost_is_still_mine(server: Server) {
     let bench = Bench::on(&server).await;
     let once = bench.once();
-    let failed = once
-        .run(key(), payload(), |_| async {
-            Err::<i32, _>(HandlerError::other("down"))
-        })
-        .await;
-    failed.unwrap_err();
+    once.run(key(), payload(), fails).await.unwrap_err();
     bench.proxy.inject("UpdateItem", Fault::LoseReply);
     let attempt = once.run(key(), payload(), |claim| async move {
         Ok::<_, Infallible>(claim.attempt())
@@ -113,7 +100,6 @@ async fn a_retry_whose_claim_has_no_reply_is_a_retry(server: Server) {
     let bench = Bench::on(&server).await;
     let once = bench.once();
     let (log, _capture) = Log::capture();
-    let fails = async |_| Err::<i32, _>(HandlerError::other("down"));
     once.run(key(), payload(), fails).await.unwrap_err();
     bench.proxy.inject("UpdateItem", Fault::LoseReply);
     once.run(key(), payload(), fails).await.unwrap_err();
@@ -155,11 +141,8 @@ on_each_server!(a_success_that_cannot_be_recorded_is_an_error_where_the_setting_
 async fn a_success_that_cannot_be_recorded_is_an_error_where_the_setting_asks(server: Server) {
     let bench = Bench::on(&server).await;
     bench.proxy.inject("UpdateItem", Fault::DENY);
-    let once = bench
-        .builder()
-        .settings(|settings| settings.unrecorded = Unrecorded::Fail)
-        .build()
-        .unwrap();
+    let once =
+        bench.once_with(|once| once.settings(|settings| settings.unrecorded = Unrecorded::Fail));
     let Err(Error::Unrecorded(error)) = run(&once, 1).await else {
         panic!("reported")
     };
@@ -187,15 +170,8 @@ async fn a_claim_that_comes_back_after_its_own_lease_is_released_and_not_run(ser
 on_each_server!(conflicts_and_throttles_on_a_claim_are_retried);
 async fn conflicts_and_throttles_on_a_claim_are_retried(server: Server) {
     let bench = Bench::on(&server).await;
-    for fault in [
-        Fault::CONFLICT,
-        Fault::CONFLICT,
-        Fault::THROTTLE,
-        Fault::THROTTLE,
-        Fault::THROTTLE,
-    ] {
-        bench.proxy.inject("PutItem", fault);
-    }
+    bench.proxy.repeat("PutItem", Fault::CONFLICT, 2);
+    bench.proxy.repeat("PutItem", Fault::THROTTLE, 3);
     assert_eq!(run(&bench.once(), 1).await.unwrap(), Outcome::Executed(1));
 }
 
@@ -203,11 +179,9 @@ on_each_server!(a_table_that_throttles_to_the_end_is_reported_as_such);
 async fn a_table_that_throttles_to_the_end_is_reported_as_such(server: Server) {
     let bench = Bench::on(&server).await;
     bench.proxy.repeat("PutItem", Fault::THROTTLE, 200);
-    let once = bench
-        .builder()
-        .settings(|settings| settings.store_timeout = Duration::from_millis(600))
-        .build()
-        .unwrap();
+    let once = bench.once_with(|once| {
+        once.settings(|settings| settings.store_timeout = Duration::from_millis(600))
+    });
     let error = run(&once, 1).await.unwrap_err();
     assert_matches!(
         error,
@@ -219,11 +193,7 @@ on_each_server!(a_function_without_permission_is_told_which_action_it_lacks);
 async fn a_function_without_permission_is_told_which_action_it_lacks(server: Server) {
     let bench = Bench::on(&server).await;
     bench.proxy.inject("PutItem", Fault::DENY);
-    let once = bench
-        .builder()
-        .on_store_unavailable(OnStoreUnavailable::FailOpen)
-        .build()
-        .unwrap();
+    let once = bench.once_with(|once| once.on_store_unavailable(OnStoreUnavailable::FailOpen));
     let error = run(&once, 1).await.unwrap_err();
     let Error::Store(StoreError::Denied(reason)) = error else {
         panic!("{error}")
@@ -359,10 +329,7 @@ async fn a_record_of_another_library_is_honoured(server: Server) {
     bench.put(ID, over).await;
     assert_eq!(run(&bench.once(), 2).await.unwrap(), Outcome::Executed(2));
     let item = bench.item(ID).await;
-    assert_eq!(
-        (item["v"].clone(), item["attempt"].clone()),
-        (number(1), number(2))
-    );
+    assert_eq!([&item["v"], &item["attempt"]], [&number(1), &number(2)]);
 }
 
 on_each_server!(a_claim_whose_replies_are_all_lost_does_not_hold_the_key);
@@ -378,22 +345,21 @@ on_each_server!(throttling_never_opens_the_door);
 async fn throttling_never_opens_the_door(server: Server) {
     let bench = Bench::on(&server).await;
     bench.proxy.repeat("PutItem", Fault::THROTTLE, 200);
-    let builder = bench
-        .builder()
-        .on_store_unavailable(OnStoreUnavailable::FailOpen)
-        .settings(|settings| settings.store_timeout = Duration::from_secs(2));
-    let refused = run(&builder.build().unwrap(), 1).await;
+    let open = bench.once_with(|once| {
+        once.on_store_unavailable(OnStoreUnavailable::FailOpen)
+            .settings(|settings| settings.store_timeout = Duration::from_secs(2))
+    });
+    let refused = run(&open, 1).await;
     assert_matches!(refused, Err(Error::Store(StoreError::Throttled(_))));
 }
 
 on_each_server!(a_read_that_fails_while_waiting_never_opens_the_door);
 async fn a_read_that_fails_while_waiting_never_opens_the_door(server: Server) {
     let bench = Bench::on(&server).await;
-    let waiting = bench
-        .builder()
-        .on_store_unavailable(OnStoreUnavailable::FailOpen)
-        .in_flight(InFlight::WaitUpTo(Duration::from_millis(100)));
-    let waiting = waiting.build().unwrap();
+    let waiting = bench.once_with(|once| {
+        once.on_store_unavailable(OnStoreUnavailable::FailOpen)
+            .in_flight(InFlight::WaitUpTo(Duration::from_millis(100)))
+    });
     bench.proxy.repeat("GetItem", Fault::LoseRequest, 100);
     let first = bench.once();
     let outcome = first.run(key(), payload(), |_| async {
@@ -410,11 +376,8 @@ async fn a_store_that_cannot_be_reached_fails_closed_unless_told_otherwise() {
     let error = refused(nowhere()).await;
     assert_matches!(error, Error::Store(StoreError::Unavailable(_)));
 
-    let open = Idempotency::builder(nowhere())
-        .namespace("faults")
-        .on_store_unavailable(OnStoreUnavailable::FailOpen)
-        .build()
-        .unwrap();
+    let open = builder_on(nowhere(), "faults").on_store_unavailable(OnStoreUnavailable::FailOpen);
+    let open = open.build().unwrap();
     assert_eq!(run(&open, 1).await.unwrap(), Outcome::Unprotected(1));
 }
 
@@ -427,17 +390,14 @@ async fn a_group_that_failed_tells_each_of_its_members_once(server: Server) {
         let id = once.record_id(&Key::new("op", number.to_string())).unwrap();
         let owner = Owner::random().unwrap();
         let expiration = (now + Duration::from_hours(1)).ceil_seconds();
-        NewClaim::new(id, owner, now, now + Duration::from_mins(1), expiration)
+        let lease = now + Duration::from_mins(1);
+        RecordWrite::from(NewClaim::new(id, owner, now, lease, expiration))
     });
     bench
         .proxy
         .repeat("BatchExecuteStatement", Fault::INTERNAL, 3);
     let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
-    for answer in once
-        .store()
-        .write_all(&claims.map(Into::into), deadline)
-        .await
-    {
+    for answer in once.store().write_all(&claims, deadline).await {
         let told = answer.unwrap_err().to_string();
         assert_eq!(told.matches("could not be reached").count(), 1, "{told}");
     }

@@ -10,7 +10,7 @@ use lambda_idempotency::{Error, Idempotency, InFlight, Key, Outcome};
 use tokio::task::JoinHandle;
 
 use crate::on_each_server;
-use crate::support::{Fault, Proxy, Server, VirtualClock};
+use crate::support::{Fault, Proxy, Server, builder_on};
 
 /// A process that has many requests at once, and the effects that it had by key.
 #[derive(Clone)]
@@ -27,9 +27,7 @@ impl Process {
         let proxy = Proxy::before(server).await;
         let table = server.idempotency_table().await;
         let store = DynamoDbStore::new(proxy.server().client(), table);
-        let once = Idempotency::builder(store)
-            .clock(VirtualClock)
-            .namespace("grouped")
+        let once = builder_on(store, "grouped")
             .in_flight(InFlight::WaitUpTo(Duration::from_mins(1)))
             .settings(|settings| settings.group_requests = true)
             .build()

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tower::{Service, ServiceExt};
 
 use crate::on_each_server;
-use crate::support::{Server, VirtualClock};
+use crate::support::{Server, VirtualClock, builder_on};
 
 mod answers;
 mod errors;
@@ -73,10 +73,7 @@ impl Runs {
 }
 
 fn builder<S: Store>(store: S) -> Builder {
-    Idempotency::builder(store)
-        .settings(|settings| settings.at_deadline = AtDeadline::End)
-        .clock(VirtualClock)
-        .namespace("invoke")
+    builder_on(store, "invoke").settings(|settings| settings.at_deadline = AtDeadline::End)
 }
 
 fn engine() -> Idempotency {

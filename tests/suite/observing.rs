@@ -12,21 +12,31 @@ use http::{Request, Response};
 use http_body_util::BodyExt;
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::http::IdempotencyLayer;
-use lambda_idempotency::store::MemoryStore;
+use lambda_idempotency::sqs::{BatchLayer, SqsEvent};
+use lambda_idempotency::store::{MemoryStore, Store};
 use lambda_idempotency::testing::{Call, Fault, FaultyStore, ManualClock};
-use lambda_idempotency::{Error, Fingerprint, Idempotency, Key, OnCrash, Outcome, Verdict};
-use lambda_runtime::{Context, LambdaEvent};
-use serde_json::json;
+use lambda_idempotency::{
+    Builder, Error, Fingerprint, Idempotency, Key, OnCrash, Outcome, Verdict,
+};
+use lambda_runtime::LambdaEvent;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 use crate::metrics::{Counted, counts};
 use crate::support::Server;
+use crate::support::events::{batch, message};
+
+fn shop(store: impl Store) -> Builder {
+    Idempotency::builder(store).namespace("shop")
+}
+
+fn observer_on(store: impl Store) -> Idempotency {
+    shop(store).observe(true).build().unwrap()
+}
 
 fn observer() -> Idempotency {
-    let builder = Idempotency::builder(MemoryStore::new()).namespace("shop");
-    builder.observe(true).build().unwrap()
+    observer_on(MemoryStore::new())
 }
 
 fn key() -> Key {
@@ -40,10 +50,8 @@ async fn every_run_runs_and_what_would_have_been_is_counted() {
     let payload = || Fingerprint::json(b"1");
     let run = |result: Result<u32, HandlerError>| once.run(key(), payload(), |_| async { result });
 
-    assert_matches!(
-        run(Err(HandlerError::other("no"))).await,
-        Err(Error::Handler(_))
-    );
+    let failed = run(Err(HandlerError::other("no"))).await;
+    assert_matches!(failed, Err(Error::Handler(_)));
     let first = once.run(key(), payload(), |_| async {
         // While it runs, a duplicate runs, too.
         let inner = once.run(key(), payload(), |_| async { Ok::<_, HandlerError>(3) });
@@ -61,21 +69,11 @@ async fn every_run_runs_and_what_would_have_been_is_counted() {
     for histogram in ["claim_time", "completion_time", "outcome_size"] {
         seen.remove(histogram);
     }
-    assert_eq!(
-        seen,
-        counts([
-            ("executions", 2),
-            ("failures", 1),
-            ("in_flight", 1),
-            ("mismatches", 1),
-            ("replays", 1),
-            ("retries", 1),
-        ])
-    );
-    assert_eq!(
-        counted.operations(),
-        ["namespace=shop.observed operation=charge"]
-    );
+    let once_each = ["failures", "in_flight", "mismatches", "replays", "retries"];
+    assert_eq!(seen.remove("executions"), Some(2));
+    assert_eq!(seen, counts(once_each.map(|counter| (counter, 1))));
+    let operations = ["namespace=shop.observed operation=charge"];
+    assert_eq!(counted.operations(), operations);
 }
 
 #[tokio::test(start_paused = true)]
@@ -112,17 +110,11 @@ async fn another_payload_behind_a_derived_key_would_have_been_refused() {
 async fn a_crash_that_an_operator_must_look_at_would_have_waited_for_one() {
     let counted = Counted::new();
     let clock = ManualClock::default();
-    let once = Idempotency::builder(MemoryStore::new())
-        .namespace("shop")
-        .observe(true)
-        .on_crash(OnCrash::Interrupt)
-        .clock(clock.clone());
+    let once = shop(MemoryStore::new()).observe(true);
+    let once = once.on_crash(OnCrash::Interrupt).clock(clock.clone());
     let once = once.build().unwrap();
-    let run = once.run(
-        key(),
-        Fingerprint::json(b"1"),
-        async |_| -> Result<u32, HandlerError> { panic!("on purpose") },
-    );
+    let panics = async |_| -> Result<u32, HandlerError> { panic!("on purpose") };
+    let run = once.run(key(), Fingerprint::json(b"1"), panics);
     let run = std::panic::AssertUnwindSafe(run);
     assert!(futures_util::FutureExt::catch_unwind(run).await.is_err());
     clock.advance(Duration::from_hours(1));
@@ -139,12 +131,9 @@ async fn a_crash_that_an_operator_must_look_at_would_have_waited_for_one() {
 async fn a_record_under_a_raw_id_is_left_alone() {
     let once = observer();
     let raw = || Key::raw("charge", "payments.app.charge#17");
-    let run = |value: u32| {
-        once.run(
-            raw(),
-            None,
-            move |_| async move { Ok::<_, HandlerError>(value) },
-        )
+    let run = async |value: u32| {
+        let handler = async |_| Ok::<_, HandlerError>(value);
+        once.run(raw(), None, handler).await
     };
     let counted = Counted::new();
     assert_eq!(run(1).await.unwrap(), Outcome::Unprotected(1));
@@ -152,7 +141,7 @@ async fn a_record_under_a_raw_id_is_left_alone() {
     let seen = counted.take();
     assert_eq!(seen.get("replays"), Some(&1), "{seen:?}");
 
-    let protecting = Idempotency::builder(MemoryStore::new()).namespace("shop");
+    let protecting = shop(MemoryStore::new());
     let id = protecting.build().unwrap().record_id(&raw()).unwrap();
     assert_eq!(id.as_str(), "payments.app.charge#17");
     let deadline = Instant::now() + Duration::from_secs(5);
@@ -165,8 +154,7 @@ async fn derived_keys_are_those_that_protection_will_give() {
         assert_eq!(claim.attempt(), 1);
         Ok::<_, HandlerError>((claim.derive_key("gateway"), claim.is_protected()))
     };
-    let protecting = Idempotency::builder(MemoryStore::new()).namespace("shop");
-    let protecting = protecting.build().unwrap();
+    let protecting = shop(MemoryStore::new()).build().unwrap();
     let real = protecting.run(key(), None, derive).await.unwrap();
     let watched = observer().run(key(), None, derive).await.unwrap();
     assert_eq!(real.get().0, watched.get().0);
@@ -177,27 +165,19 @@ async fn derived_keys_are_those_that_protection_will_give() {
 async fn shadow_records_hold_no_outcome_and_are_in_nobodys_way() {
     let server = Server::dynoxide().await;
     let table = server.idempotency_table().await;
-    let builder = || {
-        let store = DynamoDbStore::new(server.client(), table.clone());
-        Idempotency::builder(store).namespace("shop")
-    };
-    let watching = builder().observe(true).build().unwrap();
+    let store = || DynamoDbStore::new(server.client(), table.clone());
     let run = |once: Idempotency| async move {
         let secret = |_| async { Ok::<_, HandlerError>("secret".to_owned()) };
         once.run(key(), None, secret).await.unwrap()
     };
-    run(watching).await;
+    run(observer_on(store())).await;
     let items = server.client().scan().table_name(&table).send().await;
     let items = items.unwrap().items.unwrap();
     assert_eq!(items.len(), 1);
-    assert!(
-        items[0]["id"]
-            .as_s()
-            .unwrap()
-            .starts_with("shop.observed#charge#")
-    );
+    let id = items[0]["id"].as_s().unwrap();
+    assert!(id.starts_with("shop.observed#charge#"), "{id}");
     assert!(!format!("{items:?}").contains("secret"));
-    let protected = run(builder().build().unwrap()).await;
+    let protected = run(shop(store()).build().unwrap()).await;
     assert_eq!(protected, Outcome::Executed("secret".to_owned()));
 }
 
@@ -205,8 +185,7 @@ async fn shadow_records_hold_no_outcome_and_are_in_nobodys_way() {
 async fn a_store_that_fails_stops_nobody() {
     let server = Server::dynoxide().await;
     let store = DynamoDbStore::new(server.client(), "there-is-no-such-table");
-    let once = Idempotency::builder(store).namespace("shop").observe(true);
-    let once = once.build().unwrap();
+    let once = observer_on(store);
     let run = once.run(key(), None, |_| async { Ok::<_, HandlerError>(1) });
     assert_eq!(run.await.unwrap(), Outcome::Unprotected(1));
 }
@@ -217,22 +196,17 @@ async fn a_finished_answer_waits_for_a_throttled_store_a_moment_at_most() {
     for _ in 0..1_000 {
         store.inject(Call::Complete, Fault::Throttled);
     }
-    let once = Idempotency::builder(store).namespace("shop").observe(true);
-    let once = once.build().unwrap();
-    let began = Instant::now();
+    let (once, began) = (observer_on(store), Instant::now());
     let run = once.run(key(), None, |_| async { Ok::<_, HandlerError>(1) });
     assert_eq!(run.await.unwrap(), Outcome::Unprotected(1));
-    assert!(
-        began.elapsed() <= Duration::from_secs(2),
-        "{:?}",
-        began.elapsed()
-    );
+    let waited = began.elapsed();
+    assert!(waited <= Duration::from_secs(2), "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_kill_switch_changes_no_derived_key() {
     let derived = async |disabled: bool| {
-        let builder = Idempotency::builder(MemoryStore::new()).namespace("shop");
+        let builder = shop(MemoryStore::new());
         let once = builder.observe(true).disabled(disabled).build().unwrap();
         let run = once.run(key(), None, |claim| async move {
             Ok::<_, HandlerError>(claim.derive_key("gateway"))
@@ -246,8 +220,7 @@ async fn the_kill_switch_changes_no_derived_key() {
 async fn the_kill_switch_ends_the_watching_too() {
     let counted = Counted::new();
     let table = MemoryStore::new();
-    let store = FaultyStore::new(table.clone());
-    let builder = Idempotency::builder(store).namespace("shop");
+    let builder = shop(table.clone());
     let once = builder.observe(true).disabled(true).build().unwrap();
     for value in [1, 2] {
         let run = once.run(key(), None, |_| async move { Ok::<_, HandlerError>(value) });
@@ -257,34 +230,35 @@ async fn the_kill_switch_ends_the_watching_too() {
     assert_eq!(counted.take(), counts([("unprotected", 2)]));
 }
 
+fn keyed(key: &str, body: impl Into<Body>) -> Request<Body> {
+    let request = Request::post("/orders").header("idempotency-key", key);
+    request.body(body.into()).unwrap()
+}
+
+/// An event of the queue with these messages.
+fn event(bodies: impl IntoIterator<Item = u64>) -> LambdaEvent<SqsEvent> {
+    let bodies = bodies.into_iter().enumerate();
+    batch(bodies.map(|(n, body)| message(&format!("m-{n}"), body.to_string())))
+}
+
 #[tokio::test(start_paused = true)]
 async fn over_http_nothing_is_refused_and_nothing_shows() {
     let ran = Arc::new(AtomicUsize::new(0));
-    let runs = Arc::clone(&ran);
-    let layer =
-        IdempotencyLayer::scoped(observer(), |_| None).settings(|settings| settings.body_limit = 4);
-    let mut api = layer.layer(service_fn(move |_: Request<Body>| {
-        let number = runs.fetch_add(1, Ordering::SeqCst);
-        async move { Ok::<_, HandlerError>(Response::new(Body::from(number.to_string()))) }
-    }));
-    let layer = IdempotencyLayer::unscoped(observer()).settings(|settings| settings.body_limit = 4);
-    let runs = Arc::clone(&ran);
-    let mut scopeless = layer.layer(service_fn(move |_: Request<Body>| {
-        let number = runs.fetch_add(1, Ordering::SeqCst);
-        async move { Ok::<_, HandlerError>(Response::new(Body::from(number.to_string()))) }
-    }));
-    for (number, key) in ["key-1", "key-1", "", "with space\u{e9}"]
-        .iter()
-        .enumerate()
-    {
-        let request = |size| {
-            Request::post("/orders")
-                .header("idempotency-key", *key)
-                .body(Body::from("x".repeat(size)))
-                .unwrap()
-        };
+    let api = |layer: IdempotencyLayer| {
+        let runs = Arc::clone(&ran);
+        let layer = layer.settings(|settings| settings.body_limit = 4);
+        layer.layer(service_fn(move |_: Request<Body>| {
+            let number = runs.fetch_add(1, Ordering::SeqCst);
+            async move { Ok::<_, HandlerError>(Response::new(Body::from(number.to_string()))) }
+        }))
+    };
+    let mut scoped = api(IdempotencyLayer::scoped(observer(), |_| None));
+    let mut scopeless = api(IdempotencyLayer::unscoped(observer()));
+    let keys = ["key-1", "key-1", "", "with space\u{e9}"];
+    for (number, key) in keys.into_iter().enumerate() {
+        let request = |size| keyed(key, "x".repeat(size));
         for response in [
-            api.call(request(number)).await.unwrap(),
+            scoped.call(request(number)).await.unwrap(),
             scopeless.call(request(10 + number)).await.unwrap(),
         ] {
             assert_eq!(response.status(), 200, "{key}");
@@ -298,20 +272,15 @@ async fn over_http_nothing_is_refused_and_nothing_shows() {
 async fn from_a_queue_each_copy_runs() {
     let ran = Arc::new(AtomicUsize::new(0));
     let runs = Arc::clone(&ran);
-    let mut worker = lambda_idempotency::sqs::BatchLayer::new(observer())
+    let mut worker = BatchLayer::new(observer())
         .operation("payment")
         .key(|payment: &u64| payment.to_string())
         .handler(move |_| {
             runs.fetch_add(1, Ordering::SeqCst);
             async { Ok::<_, HandlerError>(()) }
         });
-    let messages: Vec<_> = (0..4)
-        .map(|n| json!({"messageId": format!("m-{n}"), "body": "7", "attributes": {}, "messageAttributes": {}}))
-        .collect();
     for _ in 0..2 {
-        let event = serde_json::from_value(json!({ "Records": messages })).unwrap();
-        let event = LambdaEvent::new(event, Context::default());
-        let reply = worker.call(event).await.unwrap();
+        let reply = worker.call(event([7; 4])).await.unwrap();
         assert!(reply.batch_item_failures.is_empty());
     }
     assert_eq!(ran.load(Ordering::SeqCst), 8);
@@ -319,8 +288,7 @@ async fn from_a_queue_each_copy_runs() {
 
 /// Both ways to run as if nothing were there.
 fn passive() -> [(&'static str, Idempotency); 2] {
-    let builder = || Idempotency::builder(MemoryStore::new()).namespace("shop");
-    let switched_off = builder().disabled(true).build().unwrap();
+    let switched_off = shop(MemoryStore::new()).disabled(true).build().unwrap();
     [("observed", observer()), ("switched off", switched_off)]
 }
 
@@ -351,8 +319,7 @@ async fn a_body_beyond_the_limit_is_not_gathered_and_reaches_the_handler_as_it_c
                 Ok::<_, HandlerError>(Response::new(Body::from(read.to_string())))
             }
         }));
-        let request = Request::post("/orders").header("idempotency-key", "k-1");
-        let request = request.body(Body::from_stream(endless)).unwrap();
+        let request = keyed("k-1", Body::from_stream(endless));
         let answer = api.oneshot(request).await.unwrap();
         assert_eq!(answer.status(), 200, "{mode}");
         let read = answer.into_body().collect().await.unwrap().to_bytes();
@@ -364,27 +331,25 @@ async fn a_body_beyond_the_limit_is_not_gathered_and_reaches_the_handler_as_it_c
     }
 }
 
+/// A body that breaks off after its first piece.
+fn cut_off() -> Body {
+    let cut = Err(HandlerError::other("cut"));
+    Body::from_stream(stream::iter([Ok(Bytes::from_static(b"ab")), cut]))
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_request_that_breaks_off_breaks_off_for_the_handler() {
     for (mode, once) in passive() {
-        let pieces = [
-            Ok(Bytes::from_static(b"ab")),
-            Err(HandlerError::other("cut")),
-        ];
-        let body = Body::from_stream(stream::iter(pieces));
         let api =
             IdempotencyLayer::unscoped(once).layer(service_fn(|request: Request<Body>| async {
                 let read = request.into_body().collect().await;
                 let said = read.map_or_else(|error| error.to_string(), |_| "whole".to_owned());
                 Ok::<_, HandlerError>(Response::new(Body::from(said)))
             }));
-        let request = Request::post("/orders").header("idempotency-key", "k-1");
-        let answer = api.oneshot(request.body(body).unwrap()).await.unwrap();
+        let answer = api.oneshot(keyed("k-1", cut_off())).await.unwrap();
         assert_eq!(answer.status(), 200, "{mode}");
-        assert_eq!(
-            answer.into_body().collect().await.unwrap().to_bytes(),
-            "cut"
-        );
+        let read = answer.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(read, "cut");
     }
 }
 
@@ -397,8 +362,7 @@ async fn an_answer_is_passed_on_as_it_comes() {
             let body = Body::from_stream(pieces.chain(stream::pending()));
             Ok::<_, HandlerError>(Response::new(body))
         }));
-        let request = Request::post("/orders").header("idempotency-key", "k-1");
-        let answer = api.oneshot(request.body(Body::from("tea")).unwrap());
+        let answer = api.oneshot(keyed("k-1", "tea"));
         let answer = timeout(Duration::from_secs(5), answer).await;
         let mut body = answer.expect("it is not waited for").unwrap().into_body();
         let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
@@ -410,17 +374,9 @@ async fn an_answer_is_passed_on_as_it_comes() {
 async fn an_answer_that_breaks_off_breaks_off_for_the_client() {
     for (mode, once) in passive() {
         let api = IdempotencyLayer::unscoped(once).layer(service_fn(|_: Request<Body>| async {
-            let pieces = [
-                Ok(Bytes::from_static(b"ab")),
-                Err(HandlerError::other("cut")),
-            ];
-            Ok::<_, HandlerError>(Response::new(Body::from_stream(stream::iter(pieces))))
+            Ok::<_, HandlerError>(Response::new(cut_off()))
         }));
-        let request = Request::post("/orders").header("idempotency-key", "k-1");
-        let answer = api
-            .oneshot(request.body(Body::from("tea")).unwrap())
-            .await
-            .unwrap();
+        let answer = api.oneshot(keyed("k-1", "tea")).await.unwrap();
         assert_eq!(answer.status(), 200, "{mode}: no answer of the layer's own");
         assert!(answer.into_body().collect().await.is_err());
     }
@@ -428,8 +384,7 @@ async fn an_answer_that_breaks_off_breaks_off_for_the_client() {
 
 #[tokio::test(start_paused = true)]
 async fn over_http_no_closure_of_the_layers_keeps_a_request_from_its_handler() {
-    let disabled = Idempotency::builder(MemoryStore::new()).namespace("shop");
-    for once in [observer(), disabled.disabled(true).build().unwrap()] {
+    for (mode, once) in passive() {
         let scope = |parts: &http::request::Parts| {
             assert!(parts.headers.contains_key("tenant"), "a scope that panics");
             Some("tenant".to_owned())
@@ -437,9 +392,8 @@ async fn over_http_no_closure_of_the_layers_keeps_a_request_from_its_handler() {
         let api = IdempotencyLayer::scoped(once, scope).layer(service_fn(|_: Request<_>| async {
             Ok::<_, HandlerError>(Response::new(Body::empty()))
         }));
-        let request = Request::post("/orders").header("idempotency-key", "k-1");
-        let answer = api.oneshot(request.body(Body::empty()).unwrap()).await;
-        assert_eq!(answer.unwrap().status(), 200);
+        let answer = api.oneshot(keyed("k-1", Body::empty())).await;
+        assert_eq!(answer.unwrap().status(), 200, "{mode}");
     }
 }
 
@@ -448,7 +402,7 @@ async fn from_a_queue_no_closure_of_the_layers_reports_a_message() {
     for (mode, once) in passive() {
         let ran = Arc::new(AtomicUsize::new(0));
         let runs = Arc::clone(&ran);
-        let mut worker = lambda_idempotency::sqs::BatchLayer::new(once)
+        let mut worker = BatchLayer::new(once)
             .key(|payment: &u64| {
                 assert_ne!(*payment, 1, "a key that panics");
                 // None, one with a control character, and one that is too long.
@@ -470,14 +424,7 @@ async fn from_a_queue_no_closure_of_the_layers_reports_a_message() {
                 runs.fetch_add(1, Ordering::SeqCst);
                 async { Ok::<_, HandlerError>(()) }
             });
-        let messages: Vec<_> = (0..9)
-            .map(|n| json!({"messageId": format!("m-{n}"), "body": n.to_string(), "attributes": {}, "messageAttributes": {}}))
-            .collect();
-        let event = serde_json::from_value(json!({ "Records": messages })).unwrap();
-        let reply = worker
-            .call(LambdaEvent::new(event, Context::default()))
-            .await
-            .unwrap();
+        let reply = worker.call(event(0..9)).await.unwrap();
         assert!(reply.batch_item_failures.is_empty(), "{mode}: {reply:?}");
         assert_eq!(ran.load(Ordering::SeqCst), 9, "{mode}");
     }
@@ -506,10 +453,8 @@ async fn a_request_that_is_only_observed_ends_with_its_caller() {
         }
     };
     let api = IdempotencyLayer::unscoped(observer()).layer(service_fn(handler));
-    let request = Request::post("/orders").header("idempotency-key", "k-1");
-    let request = request.body(Body::empty()).unwrap();
     tokio::select! {
-        _ = api.oneshot(request) => panic!("it waits"),
+        _ = api.oneshot(keyed("k-1", Body::empty())) => panic!("it waits"),
         () = begun.notified() => {}
     }
     assert_eq!(dropped.load(Ordering::SeqCst), 1, "no task goes on with it");

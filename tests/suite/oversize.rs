@@ -154,11 +154,7 @@ async fn an_outcome_under_the_limit_that_its_record_has_no_room_for_is_done_and_
     server: Server,
 ) {
     let bench = Bench::on(&server).await;
-    let once = bench
-        .builder()
-        .settings(|settings| settings.inline_limit = 1_000_000)
-        .build()
-        .unwrap();
+    let once = bench.once_with(|once| once.settings(|settings| settings.inline_limit = 1_000_000));
     let huge = noise(450_000);
     assert_eq!(run(&once, &huge).await.unwrap(), Outcome::Executed(huge));
     assert_eq!(
@@ -218,11 +214,7 @@ async fn an_outcome_that_cannot_be_kept_leaves_a_marker(server: Server) {
 on_each_server!(a_store_that_does_not_answer_leaves_time_for_the_completion);
 async fn a_store_that_does_not_answer_leaves_time_for_the_completion(server: Server) {
     let bench = Bench::on(&server).await;
-    let once = bench
-        .builder()
-        .lease(Duration::from_secs(3))
-        .build()
-        .unwrap();
+    let once = bench.once_with(|once| once.lease(Duration::from_secs(3)));
     let outcome = once.run(key(), payload(), |_| async {
         bench.proxy.repeat("PutItem", Fault::INTERNAL, 200);
         Ok::<_, Infallible>(noise(20_000))
@@ -250,11 +242,7 @@ async fn lost_replies_change_nothing(server: Server) {
 on_each_server!(a_read_that_fails_is_an_error_and_never_opens_the_door);
 async fn a_read_that_fails_is_an_error_and_never_opens_the_door(server: Server) {
     let bench = Bench::on(&server).await;
-    let once = bench
-        .builder()
-        .on_store_unavailable(OnStoreUnavailable::FailOpen)
-        .build()
-        .unwrap();
+    let once = bench.once_with(|once| once.on_store_unavailable(OnStoreUnavailable::FailOpen));
     run(&once, &noise(20_000)).await.unwrap();
     bench.proxy.repeat("GetItem", Fault::LoseRequest, 3);
     let error = replay(&once).await.unwrap_err();

@@ -3,12 +3,12 @@
 use std::io::Error as HandlerError;
 
 use lambda_idempotency::dynamodb::DynamoDbStore;
-use lambda_idempotency::{Error, Idempotency, Key};
+use lambda_idempotency::{Error, Key};
 
 use crate::on_each_server;
 use crate::support::Server;
 use crate::support::pages::named_tests;
-use crate::support::{Fault, Proxy, VirtualClock};
+use crate::support::{Fault, Proxy, builder_on};
 
 #[test]
 fn each_test_that_the_page_names_exists() {
@@ -51,11 +51,7 @@ fn a_test_that_a_page_names_and_nobody_wrote_is_found_out() {
 
 on_each_server!(an_operation_inside_another_completes_its_own_record);
 async fn an_operation_inside_another_completes_its_own_record(server: Server) {
-    let once = Idempotency::builder(server.store().await)
-        .clock(VirtualClock)
-        .namespace("peers")
-        .build()
-        .unwrap();
+    let once = builder_on(server.store().await, "peers").build().unwrap();
     let inner = || {
         once.run(Key::new("inner", "o-1"), None, |_| async {
             Ok::<_, HandlerError>("inner".to_owned())
@@ -85,13 +81,7 @@ async fn an_operation_inside_another_completes_its_own_record(server: Server) {
 on_each_server!(a_renamed_function_knows_what_it_has_done);
 async fn a_renamed_function_knows_what_it_has_done(server: Server) {
     let store = server.store().await;
-    let engine = || {
-        Idempotency::builder(store.clone())
-            .clock(VirtualClock)
-            .namespace("payments")
-            .build()
-            .unwrap()
-    };
+    let engine = || builder_on(store.clone(), "payments").build().unwrap();
     let charge = |_| async { Ok::<_, HandlerError>("receipt".to_owned()) };
     engine()
         .run(Key::new("charge", "o-1"), None, charge)
@@ -107,11 +97,7 @@ on_each_server!(a_handlers_error_reaches_its_caller_though_the_release_fails);
 async fn a_handlers_error_reaches_its_caller_though_the_release_fails(server: Server) {
     let proxy = Proxy::before(&server).await;
     let store = DynamoDbStore::new(proxy.server().client(), server.idempotency_table().await);
-    let once = Idempotency::builder(store)
-        .clock(VirtualClock)
-        .namespace("peers")
-        .build()
-        .unwrap();
+    let once = builder_on(store, "peers").build().unwrap();
     proxy.inject("UpdateItem", Fault::DENY);
     let failed = once.run(Key::new("charge", "o-1"), None, |_| async {
         Err::<(), _>(HandlerError::other("card declined"))

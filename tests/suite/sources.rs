@@ -10,7 +10,7 @@ use serde_json::Value;
 use tower::Service;
 
 use crate::on_each_server;
-use crate::support::{Server, VirtualClock};
+use crate::support::{Server, builder_on};
 
 mod bad_input;
 mod kafka;
@@ -19,10 +19,7 @@ mod spans;
 mod whole;
 
 async fn engine(server: &Server) -> Idempotency {
-    let builder = Idempotency::builder(server.store().await)
-        .clock(VirtualClock)
-        .namespace("sources");
-    builder.build().unwrap()
+    builder_on(server.store().await, "sources").build().unwrap()
 }
 
 /// The ids of the records that took effect, and of those that the handler is to fail on.

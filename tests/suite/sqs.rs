@@ -16,7 +16,7 @@ use tower::Service;
 use crate::on_each_server;
 use crate::support::events::{batch, message};
 use crate::support::retention::days;
-use crate::support::{Proxy, Server, VirtualClock};
+use crate::support::{Proxy, Server, VirtualClock, builder_on};
 
 mod bad_input;
 mod composite;
@@ -93,9 +93,7 @@ impl Effects {
 }
 
 fn builder(store: DynamoDbStore) -> Builder {
-    Idempotency::builder(store)
-        .clock(VirtualClock)
-        .namespace("sqs")
+    builder_on(store, "sqs")
 }
 
 async fn engine(server: &Server) -> Idempotency {

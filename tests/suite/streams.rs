@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tower::Service;
 
 use crate::on_each_server;
-use crate::support::{Proxy, Server, VirtualClock};
+use crate::support::{Proxy, Server, builder_on};
 
 /// Runs a test of an engine in memory and on each server.
 macro_rules! on_each_store {
@@ -123,11 +123,7 @@ impl Ledger {
 }
 
 fn engine_on<S: Store>(store: S) -> Idempotency {
-    Idempotency::builder(store)
-        .clock(VirtualClock)
-        .namespace("streams")
-        .build()
-        .unwrap()
+    builder_on(store, "streams").build().unwrap()
 }
 
 async fn engine(server: &Server) -> Idempotency {
@@ -195,9 +191,7 @@ async fn the_documented_event_is_worked_on_once(once: Idempotency) {
 
 #[tokio::test(start_paused = true)]
 async fn a_streams_own_key_is_not_subject_to_the_limit_of_a_callers_token() {
-    let once = Idempotency::builder(lambda_idempotency::store::MemoryStore::new())
-        .clock(VirtualClock)
-        .namespace("streams")
+    let once = builder_on(lambda_idempotency::store::MemoryStore::new(), "streams")
         .settings(|settings| settings.max_token_chars = 16)
         .build()
         .unwrap();

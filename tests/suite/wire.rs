@@ -12,17 +12,13 @@ use tokio::time::Instant;
 
 use crate::on_each_server;
 use crate::support::recorder::Recorder;
-use crate::support::{Begun, Fault, Proxy, Server, VirtualClock};
+use crate::support::{Begun, Fault, Proxy, Server, builder_on};
 
 async fn engine(server: &Server) -> (Proxy, Idempotency) {
     let proxy = Proxy::before(server).await;
     let table = server.idempotency_table().await;
     let store = DynamoDbStore::new(proxy.server().client(), table);
-    let once = Idempotency::builder(store)
-        .clock(VirtualClock)
-        .namespace("wire")
-        .build()
-        .unwrap();
+    let once = builder_on(store, "wire").build().unwrap();
     (proxy, once)
 }
 
@@ -137,9 +133,7 @@ async fn every_read_asks_for_strong_consistency(server: Server) {
     let recorder = Arc::new(Recorder::default());
     let proxy = Proxy::meddled_with(&server, recorder.clone()).await;
     let store = DynamoDbStore::new(proxy.server().client(), server.idempotency_table().await);
-    let once = Idempotency::builder(store)
-        .clock(VirtualClock)
-        .namespace("wire")
+    let once = builder_on(store, "wire")
         .settings(|settings| settings.inline_limit = 10)
         .build()
         .unwrap();

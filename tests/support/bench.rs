@@ -1,11 +1,27 @@
 //! A table of records behind a failing wire.
 
-use aws_sdk_dynamodb::types::AttributeValue::{self, S};
+use aws_sdk_dynamodb::types::AttributeValue::{self, N, S};
 use lambda_idempotency::dynamodb::DynamoDbStore;
+use lambda_idempotency::store::Store;
 use lambda_idempotency::{Builder, Idempotency};
 
 use super::lambda::Item;
 use super::{Proxy, Server, VirtualClock};
+
+/// Begins an engine on this store, in virtual time.
+pub fn builder_on(store: impl Store, namespace: &str) -> Builder {
+    Idempotency::builder(store)
+        .clock(VirtualClock)
+        .namespace(namespace)
+}
+
+pub fn string(text: &str) -> AttributeValue {
+    S(text.into())
+}
+
+pub fn number(number: i64) -> AttributeValue {
+    N(number.to_string())
+}
 
 pub struct Bench {
     pub proxy: Proxy,
@@ -28,13 +44,15 @@ impl Bench {
     }
 
     pub fn builder(&self) -> Builder {
-        Idempotency::builder(self.store())
-            .clock(VirtualClock)
-            .namespace("bench")
+        builder_on(self.store(), "bench")
     }
 
     pub fn once(&self) -> Idempotency {
-        self.builder().build().expect("an engine")
+        self.once_with(|builder| builder)
+    }
+
+    pub fn once_with(&self, settings: impl FnOnce(Builder) -> Builder) -> Idempotency {
+        settings(self.builder()).build().expect("an engine")
     }
 
     /// Returns the item as it stands, read past the wire.

@@ -20,7 +20,7 @@ pub mod stream;
 pub mod tls;
 pub mod virtual_time;
 
-pub use bench::Bench;
+pub use bench::{Bench, builder_on, number, string};
 pub use bucket::Bucket;
 pub use crash::Begun;
 pub use proxy::{Fault, Proxy};

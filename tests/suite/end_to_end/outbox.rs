@@ -305,6 +305,27 @@ async fn an_event_that_cannot_be_published_comes_again_and_the_others_do_not_wai
 }
 
 #[tokio::test]
+async fn an_event_that_is_published_and_not_marked_is_logged_as_published() {
+    let mut path = Path::new().await;
+    path.place("cart-1").await;
+    let (table_wire, relay) = path.relay.behind_a_proxy().await;
+    table_wire.inject("UpdateItem", Fault::DENY);
+    let mut relay = relay.start().await;
+    let failures = path.relay(&mut relay).await;
+    assert_eq!(failures.as_array().unwrap().len(), 1, "{failures}");
+    let lines = relay.lines();
+    assert!(
+        lines.contains("\"published, not marked: it is published again\""),
+        "{lines}"
+    );
+    assert!(!lines.contains("\"not published\""), "{lines}");
+
+    assert_eq!(path.relay(&mut relay).await, json!([]));
+    assert_eq!(path.work().await, NONE);
+    path.assert_one(2).await;
+}
+
+#[tokio::test]
 async fn a_sweep_that_cannot_publish_fails_and_the_event_stays() {
     let path = Path::new().await;
     path.place("cart-1").await;

@@ -51,7 +51,7 @@ async fn a_rejected_duplicate_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_log_of_a_refusal_has_the_attempt_that_was_met_and_its_age() {
+async fn the_log_of_a_refusal_has_the_attempt_that_was_met_its_age_and_its_lease() {
     let bench = bench();
     bench.crash().await;
     bench.clock.advance(Duration::from_secs(7));
@@ -59,10 +59,10 @@ async fn the_log_of_a_refusal_has_the_attempt_that_was_met_and_its_age() {
     bench.run(1).await.unwrap_err();
     let log = log.text();
     let line = log.lines().find(|line| line.contains("in_flight")).unwrap();
-    assert!(
-        line.contains("attempt=1") && line.contains("age_ms=7000"),
-        "{line}"
-    );
+    let lease_ms = (LEASE + MARGIN).as_millis() - 7_000;
+    for field in ["attempt=1", "age_ms=7000", &format!("lease_ms={lease_ms}")] {
+        assert!(line.contains(field), "{field}: {line}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

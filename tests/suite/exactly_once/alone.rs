@@ -36,11 +36,8 @@ async fn a_conflict_and_throttling_are_tried_again(server: Server) {
 on_each_server!(an_outcome_that_no_item_takes_is_left_out);
 async fn an_outcome_that_no_item_takes_is_left_out(server: Server) {
     let bench = Bench::on(&server).await;
-    let once = bench
-        .builder()
-        .settings(|settings| settings.inline_limit = 1_024 * 1_024)
-        .build()
-        .unwrap();
+    let once =
+        bench.once_with(|once| once.settings(|settings| settings.inline_limit = 1_024 * 1_024));
     let once = once.claimless();
     let large = async |_| Ok::<_, Failed>("x".repeat(450 * 1_024));
     let executed = once.run(key(), payload(), large).await;

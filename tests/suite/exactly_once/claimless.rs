@@ -227,11 +227,7 @@ on_each_server!(a_handler_that_outlives_its_deadline_is_ended_or_commits_late_an
 async fn a_handler_that_outlives_its_deadline_is_ended_or_commits_late_and_once(server: Server) {
     for (policy, balance) in [(AtDeadline::End, 0), (AtDeadline::GoOn, 5)] {
         let bench = Bench::on(&server).await;
-        let once = bench
-            .builder()
-            .settings(|settings| settings.at_deadline = policy)
-            .build()
-            .unwrap();
+        let once = bench.once_with(|once| once.settings(|settings| settings.at_deadline = policy));
         let run = || {
             let deadline = VirtualClock.now() + Duration::from_secs(2);
             let once = once.deadline(deadline.into()).claimless();
@@ -260,12 +256,10 @@ async fn a_handler_that_outlives_its_deadline_commits_late_where_nothing_protect
     server: Server,
 ) {
     let bench = Bench::on(&server).await;
-    let once = bench
-        .builder()
-        .settings(|settings| settings.at_deadline = AtDeadline::GoOn)
-        .disabled(true)
-        .build()
-        .unwrap();
+    let once = bench.once_with(|once| {
+        once.settings(|settings| settings.at_deadline = AtDeadline::GoOn)
+            .disabled(true)
+    });
     bench.proxy.repeat("TransactWriteItems", Fault::THROTTLE, 6);
     let deadline = VirtualClock.now() + Duration::from_secs(2);
     let handler = async |claim: Claim| {

@@ -230,10 +230,8 @@ async fn a_claim_that_is_refused_after_a_lost_reply_does_not_hold_its_key(server
         let bench = Bench::on(&server).await;
         bench.proxy.inject("PutItem", Fault::LoseReply);
         bench.proxy.inject("PutItem", refusal);
-        let builder = bench.builder();
         // The store has answered.
-        let builder = builder.on_store_unavailable(OnStoreUnavailable::FailOpen);
-        let once = builder.build().unwrap();
+        let once = bench.once_with(|once| once.on_store_unavailable(OnStoreUnavailable::FailOpen));
         let run = || once.run(key(), payload(), async |_| Ok::<_, Failed>(7));
         let refused = run().await;
         assert_matches!(

@@ -14,7 +14,7 @@ use super::Form::{Claimless, Transaction};
 use super::{Bench, Failed, key, met, number, payload, string};
 use crate::on_each_server;
 use crate::support::Server;
-use crate::support::{Begun, Fault, VirtualClock};
+use crate::support::{Begun, Fault, builder_on};
 
 on_each_server!(the_effect_and_the_outcome_stand_together);
 async fn the_effect_and_the_outcome_stand_together(server: Server) {
@@ -285,11 +285,7 @@ on_each_server!(an_outcome_over_the_limit_replays_whole_in_both_forms);
 async fn an_outcome_over_the_limit_replays_whole_in_both_forms(server: Server) {
     for is_claimless in [false, true] {
         let bench = Bench::on(&server).await;
-        let once = bench
-            .builder()
-            .settings(|settings| settings.inline_limit = 10)
-            .build()
-            .unwrap();
+        let once = bench.once_with(|once| once.settings(|settings| settings.inline_limit = 10));
         let once = if is_claimless { once.claimless() } else { once };
         let run = async || {
             once.run(key(), payload(), async |claim| {
@@ -309,11 +305,7 @@ async fn an_outcome_over_the_limit_replays_whole_in_both_forms(server: Server) {
 on_each_server!(an_outcome_too_large_for_an_item_commits_with_a_marker);
 async fn an_outcome_too_large_for_an_item_commits_with_a_marker(server: Server) {
     let bench = Bench::on(&server).await;
-    let once = bench
-        .builder()
-        .settings(|settings| settings.inline_limit = 1_000_000)
-        .build()
-        .unwrap();
+    let once = bench.once_with(|once| once.settings(|settings| settings.inline_limit = 1_000_000));
     let run = async || {
         once.run(key(), payload(), async |claim| {
             claim.write(bench.deposit(5))?;
@@ -341,11 +333,7 @@ async fn a_run_that_nothing_protects_still_writes_all_or_nothing(server: Server)
         Transaction.place(&bench, &off, 1).await,
         Ok(Outcome::Unprotected(_))
     );
-    let keyless = bench
-        .builder()
-        .on_missing_key(OnMissingKey::RunUnprotected)
-        .build()
-        .unwrap();
+    let keyless = bench.once_with(|once| once.on_missing_key(OnMissingKey::RunUnprotected));
     let handler =
         async |claim: lambda_idempotency::Claim| Ok::<_, Failed>(claim.write(bench.deposit(5))?);
     assert_matches!(
@@ -379,11 +367,7 @@ on_each_server!(a_cached_store_commits_and_remembers);
 async fn a_cached_store_commits_and_remembers(server: Server) {
     let bench = Bench::on(&server).await;
     let store = CachedStore::new(bench.store());
-    let once = Idempotency::builder(store)
-        .clock(VirtualClock)
-        .namespace("exactly-once")
-        .build()
-        .unwrap();
+    let once = builder_on(store, "exactly-once").build().unwrap();
     Transaction.assert_places(&bench, &once, 1).await;
     bench.proxy.take_total();
     assert!(

@@ -11,11 +11,10 @@ use crate::on_each_server;
 use crate::support::{Begun, Fault, Server};
 
 fn open(bench: &Bench, clock: &ManualClock) -> Idempotency {
-    let builder = bench.builder().clock(clock.clone());
-    builder
-        .on_store_unavailable(OnStoreUnavailable::FailOpen)
-        .build()
-        .unwrap()
+    bench.once_with(|once| {
+        once.clock(clock.clone())
+            .on_store_unavailable(OnStoreUnavailable::FailOpen)
+    })
 }
 
 on_each_server!(a_record_that_was_met_keeps_the_door_closed_when_the_takeover_gets_no_answer);

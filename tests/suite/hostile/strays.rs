@@ -7,7 +7,7 @@ use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::{Idempotency, Key, Outcome};
 
 use crate::on_each_server;
-use crate::support::{Server, VirtualClock};
+use crate::support::{Server, builder_on};
 
 const ID: &str = "strays#1";
 
@@ -29,11 +29,7 @@ async fn released_with(server: &Server, name: &str, value: AttributeValue) -> Id
         .await
         .unwrap();
     let store = DynamoDbStore::new(server.client(), table);
-    Idempotency::builder(store)
-        .clock(VirtualClock)
-        .namespace("strays")
-        .build()
-        .unwrap()
+    builder_on(store, "strays").build().unwrap()
 }
 
 on_each_server!(an_outcome_in_a_record_that_is_taken_over_does_not_hide_the_new_one);

@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::{Begun, Server, VirtualClock};
+use crate::support::{Begun, Server, builder_on};
 
 /// The source of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -291,9 +291,7 @@ impl Api {
         Fut: Future<Output = Result<Response<B>, Failure>> + Send + 'static,
         B: http_body::Body<Data = Bytes, Error: Into<Failure> + Send> + Send + 'static,
     {
-        let once = Idempotency::builder(server.store().await)
-            .clock(VirtualClock)
-            .namespace("shop");
+        let once = builder_on(server.store().await, "shop");
         Self::under(&layer(once.build().unwrap()), handler)
     }
 
@@ -309,11 +307,7 @@ impl Api {
         Fut: Future<Output = Result<Response<B>, Failure>> + Send + 'static,
         B: http_body::Body<Data = Bytes, Error: Into<Failure> + Send> + Send + 'static,
     {
-        let once = engine(
-            Idempotency::builder(store)
-                .clock(VirtualClock)
-                .namespace("shop"),
-        );
+        let once = engine(builder_on(store, "shop"));
         let layer = layer(IdempotencyLayer::unscoped(once.build().unwrap()));
         Self::under(&layer, handler)
     }

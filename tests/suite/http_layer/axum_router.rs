@@ -20,15 +20,11 @@ use tower::{Layer, ServiceExt};
 use super::api::Door;
 use crate::on_each_server;
 use crate::support::virtual_time::stand;
-use crate::support::{Server, VirtualClock, loopback};
+use crate::support::{Server, builder_on, loopback};
 
 /// `POST /tenants/{tenant}/orders`, nested, and `POST /echo`.
 fn router(store: DynamoDbStore) -> Router {
-    let once = Idempotency::builder(store)
-        .clock(VirtualClock)
-        .namespace("shop")
-        .build()
-        .unwrap();
+    let once = builder_on(store, "shop").build().unwrap();
     let layer = IdempotencyLayer::unscoped(once).other_routes(RoutePolicy::required());
     let runs = Arc::new(AtomicUsize::new(0));
     let orders = Router::new().route(
@@ -100,11 +96,7 @@ async fn a_plain_server_runs_a_request_once_and_replays_it(server: Server) {
 
 on_each_server!(one_key_on_two_paths_of_a_nested_template_is_a_mismatch);
 async fn one_key_on_two_paths_of_a_nested_template_is_a_mismatch(server: Server) {
-    let once = Idempotency::builder(server.store().await)
-        .clock(VirtualClock)
-        .namespace("shop")
-        .build()
-        .unwrap();
+    let once = builder_on(server.store().await, "shop").build().unwrap();
     let orders = Router::new()
         .route("/orders", post(|| async { StatusCode::CREATED }))
         .layer(IdempotencyLayer::unscoped(once));

@@ -15,9 +15,7 @@ use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::http::IdempotencyLayer;
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::{self, FaultyStore, ManualClock};
-use lambda_idempotency::{
-    AtDeadline, Builder, Idempotency, InFlight, OnCrash, OnStoreUnavailable, Unrecorded,
-};
+use lambda_idempotency::{AtDeadline, Builder, InFlight, OnCrash, OnStoreUnavailable, Unrecorded};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use tower::limit::ConcurrencyLimit;
@@ -25,7 +23,7 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use super::api::{Api, Call, Door, Failure, answer, cut_off_at_work, place_order};
 use crate::on_each_server;
-use crate::support::{Fault, Proxy, Server, VirtualClock};
+use crate::support::{Fault, Proxy, Server, VirtualClock, builder_on};
 
 /// Longer than a lease.
 const LATER: Duration = Duration::from_hours(1);
@@ -320,10 +318,8 @@ async fn a_request_whose_lease_is_not_renewed_is_answered_503_and_has_no_effect(
     for _ in 0..100 {
         store.inject(testing::Call::Renew, testing::Fault::RequestLost);
     }
-    let once = Idempotency::builder(store).namespace("orders");
-    let once = once
-        .settings(|settings| settings.at_deadline = AtDeadline::GoOn)
-        .clock(VirtualClock);
+    let once =
+        builder_on(store, "orders").settings(|settings| settings.at_deadline = AtDeadline::GoOn);
     let effects = Arc::new(AtomicUsize::new(0));
     let placed = Arc::clone(&effects);
     let orders = service_fn(move |_: Request<_>| {
@@ -352,10 +348,8 @@ fn request() -> Request<Full<Bytes>> {
 async fn a_slow_store_behind_a_handler_that_panicked_does_not_hold_the_panic_up() {
     let store = FaultyStore::new(MemoryStore::new());
     store.inject(testing::Call::Release, testing::Fault::Delayed(LATER));
-    let once = Idempotency::builder(store).namespace("orders");
-    let once = once
-        .settings(|settings| settings.at_deadline = AtDeadline::End)
-        .clock(VirtualClock);
+    let once =
+        builder_on(store, "orders").settings(|settings| settings.at_deadline = AtDeadline::End);
     let orders = service_fn(|request: Request<_>| async move {
         // Shortly before it is ended.
         tokio::time::sleep(Duration::from_millis(1_850)).await;
@@ -370,10 +364,8 @@ async fn a_slow_store_behind_a_handler_that_panicked_does_not_hold_the_panic_up(
 
 #[tokio::test(start_paused = true)]
 async fn a_duplicate_that_waits_keeps_no_other_request_from_the_handler() {
-    let once = Idempotency::builder(MemoryStore::new()).namespace("orders");
-    let once = once
-        .in_flight(InFlight::WaitUpTo(Duration::from_mins(1)))
-        .clock(VirtualClock);
+    let once = builder_on(MemoryStore::new(), "orders")
+        .in_flight(InFlight::WaitUpTo(Duration::from_mins(1)));
     let orders = service_fn(|request: Request<_>| async move {
         if request.headers()["idempotency-key"] == "k-1" {
             tokio::time::sleep(Duration::from_secs(9)).await;
@@ -400,11 +392,9 @@ async fn a_duplicate_that_waits_keeps_no_other_request_from_the_handler() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_waits_for_its_handler_keeps_its_lease() {
-    let once = Idempotency::builder(MemoryStore::new()).namespace("orders");
-    let once = once
+    let once = builder_on(MemoryStore::new(), "orders")
         .in_flight(InFlight::WaitUpTo(Duration::from_mins(1)))
-        .renewed_lease(Duration::from_secs(10))
-        .clock(VirtualClock);
+        .renewed_lease(Duration::from_secs(10));
     let orders = service_fn(|_: Request<_>| async {
         tokio::time::sleep(Duration::from_mins(1)).await;
         Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))

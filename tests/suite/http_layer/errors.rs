@@ -5,13 +5,12 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use http::Response;
 use http_body_util::Full;
-use lambda_idempotency::Idempotency;
 use lambda_idempotency::http::IdempotencyLayer;
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::on_each_server;
 use crate::secrets::Log;
-use crate::support::{Server, VirtualClock};
+use crate::support::{Server, builder_on};
 
 type Request = http::Request<Full<Bytes>>;
 
@@ -20,9 +19,7 @@ async fn failing(server: &Server, logs: bool, panics: bool) -> (String, Vec<Stri
     let (log, _capture) = Log::capture();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&seen);
-    let once = Idempotency::builder(server.store().await)
-        .clock(VirtualClock)
-        .namespace("shop")
+    let once = builder_on(server.store().await, "shop")
         .settings(|settings| settings.log_errors = logs)
         .build()
         .unwrap();

@@ -20,7 +20,7 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use super::api::{Api, Call, Door, Failure, place_order};
 use crate::on_each_server;
-use crate::support::{Server, VirtualClock, alone};
+use crate::support::{Server, alone, builder_on};
 
 type UrlRequest = aws_lambda_events::lambda_function_urls::LambdaFunctionUrlRequest;
 
@@ -42,11 +42,7 @@ impl Function {
         layer: impl FnOnce(Idempotency) -> IdempotencyLayer,
         answer: Value,
     ) -> Self {
-        let once = Idempotency::builder(store)
-            .clock(VirtualClock)
-            .namespace("shop")
-            .build()
-            .unwrap();
+        let once = builder_on(store, "shop").build().unwrap();
         let layer = layer(once);
         match door {
             Door::Rest => Self::of::<ApiGatewayProxyRequest>(&layer, answer),

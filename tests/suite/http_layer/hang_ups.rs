@@ -31,7 +31,7 @@ use tower_http::timeout::TimeoutLayer;
 
 use super::api::{Api, Door, Failure, answer};
 use crate::on_each_server;
-use crate::support::{Begun, Fault, Proxy, Server, VirtualClock};
+use crate::support::{Begun, Fault, Proxy, Server, VirtualClock, builder_on};
 
 macro_rules! in_real_time {
     ($name:ident) => {
@@ -75,9 +75,7 @@ impl Shop {
         settings: impl FnOnce(Builder) -> Builder,
         gate: &Arc<Semaphore>,
     ) -> Self {
-        let once = Idempotency::builder(store.clone())
-            .clock(VirtualClock)
-            .namespace("shop");
+        let once = builder_on(store.clone(), "shop");
         let once = once.in_flight(InFlight::WaitUpTo(LONG));
         let once = settings(once).build().unwrap();
         let seen = Arc::new(Seen::default());
@@ -361,8 +359,7 @@ async fn an_invocation_whose_future_is_dropped_leaves_its_key_to_the_next_one(se
 /// Under the timeouts of `docs/recipes/servers.md`.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_stops_in_its_body_is_answered() {
-    let once = Idempotency::builder(MemoryStore::new()).namespace("shop");
-    let once = once.clock(VirtualClock).build().unwrap();
+    let once = builder_on(MemoryStore::new(), "shop").build().unwrap();
     let (handled, uploaded) = (LONG / 4, LONG);
     let router = Router::new()
         .route("/charges", post(|| async { StatusCode::CREATED }))

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::api::{Api, Door, Failure, answer, deposit, deposits};
 use crate::on_each_server;
 use crate::secrets::Log;
-use crate::support::{Fault, Proxy, Server, VirtualClock};
+use crate::support::{Fault, Proxy, Server, builder_on};
 
 pub(super) fn stored_for_a_day(layer: IdempotencyLayer) -> IdempotencyLayer {
     layer.settings(|settings| settings.store_server_errors = Some(Duration::from_hours(24)))
@@ -156,8 +156,7 @@ async fn a_server_error_behind_a_step_is_kept_as_long_as_an_answer() {
 async fn a_server_error_behind_an_interrupted_step_is_not_stored_by_that_setting() {
     let (log, _capture) = Log::capture();
     let server = Server::dynoxide().await;
-    let once = Idempotency::builder(server.store().await).namespace("shop");
-    let once = once.clock(VirtualClock).build().unwrap();
+    let once = builder_on(server.store().await, "shop").build().unwrap();
     let layer = stored_for_a_day(IdempotencyLayer::unscoped(once.clone()));
     let api = Api::under(&layer, |_, request: Request| async move {
         let claim = request.extensions().get::<Claim>().unwrap();

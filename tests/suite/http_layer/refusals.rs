@@ -19,7 +19,7 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use super::api::{Api, Door, Failure, answer, cut_off_at_work, deposit, deposits, place_order};
 use crate::on_each_server;
-use crate::support::{Fault, Proxy, Server, VirtualClock};
+use crate::support::{Fault, Proxy, Server, VirtualClock, builder_on};
 
 on_each_server!(a_refusal_links_to_the_apis_own_documentation);
 async fn a_refusal_links_to_the_apis_own_documentation(server: Server) {
@@ -320,11 +320,7 @@ async fn a_key_that_used_up_its_attempts_is_a_409_without_retry_after(server: Se
 on_each_server!(a_failure_that_other_code_stored_under_the_key_is_a_500);
 async fn a_failure_that_other_code_stored_under_the_key_is_a_500(server: Server) {
     let store = server.store().await;
-    let once = Idempotency::builder(store.clone())
-        .clock(VirtualClock)
-        .namespace("shop")
-        .build()
-        .unwrap();
+    let once = builder_on(store.clone(), "shop").build().unwrap();
     let failed = once.run_with(
         Key::new("POST /shops/7/orders", "k-1"),
         None,

@@ -9,13 +9,13 @@ use std::time::Duration;
 use http::Response;
 use http::header::{DATE, HeaderName};
 use lambda_http::{Body, Request};
+use lambda_idempotency::InFlight;
 use lambda_idempotency::http::IdempotencyLayer;
-use lambda_idempotency::{Idempotency, InFlight};
 use tower::{Layer, Service, ServiceExt};
 
 use super::api::{Answer, Api, Door, Failure};
 use crate::on_each_server;
-use crate::support::{Server, VirtualClock};
+use crate::support::{Server, builder_on};
 
 async fn with_many_headers(_: usize, _: lambda_http::Request) -> Result<Response<Body>, Failure> {
     let response = Response::builder()
@@ -112,8 +112,9 @@ impl Service<Request> for ReadyOnce {
 on_each_server!(a_duplicate_without_a_claim_is_replayed_though_its_handler_is_not_ready);
 async fn a_duplicate_without_a_claim_is_replayed_though_its_handler_is_not_ready(server: Server) {
     let waiting = InFlight::WaitUpTo(Duration::from_secs(20));
-    let once = Idempotency::builder(server.store().await).namespace("shop");
-    let once = once.in_flight(waiting).clock(VirtualClock).build();
+    let once = builder_on(server.store().await, "shop")
+        .in_flight(waiting)
+        .build();
     let once = once.unwrap().claimless();
     let layer = IdempotencyLayer::unscoped(once);
     let call = Door::Http.post("k-1");

@@ -3,7 +3,7 @@
 use lambda_idempotency::Builder;
 
 use super::*;
-use crate::support::{Bucket, VirtualClock};
+use crate::support::{Bucket, builder_on};
 
 /// Compressed, it is larger than an item may be.
 const LARGE: usize = 700_000;
@@ -27,9 +27,10 @@ impl WithBucket {
 
     fn builder_on(&self, name: &str) -> Builder {
         let store = self.bench.store();
-        Idempotency::builder(store.outcome_bucket(self.bucket.client(), name, "kept/"))
-            .clock(VirtualClock)
-            .namespace("oversize")
+        builder_on(
+            store.outcome_bucket(self.bucket.client(), name, "kept/"),
+            "oversize",
+        )
     }
 }
 
@@ -108,12 +109,9 @@ async fn a_replay_that_may_not_read_is_told_what_to_allow(server: Server) {
         (500, "InternalError", "could not be reached"),
     ] {
         with.bucket.refuse(Some((status, code)));
-        let once = with
-            .builder_on(Bucket::NAME)
-            .settings(|settings| settings.store_timeout = Duration::from_secs(3))
-            .build()
-            .unwrap();
-        let error = replay(&once).await.unwrap_err();
+        let once = with.builder_on(Bucket::NAME);
+        let once = once.settings(|settings| settings.store_timeout = Duration::from_secs(3));
+        let error = replay(&once.build().unwrap()).await.unwrap_err();
         assert_matches!(error, Error::Store(_), "{code}");
         assert!(error.to_string().contains(said), "{code}: {error}");
     }

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::{Call, Fault, FaultyStore, ManualClock};
 use lambda_idempotency::{
-    AtDeadline, Builder, Clock, Fingerprint, Idempotency, Key, Omission, OnCrash, Unrecorded,
-    Verdict,
+    AtDeadline, Builder, Clock, Fingerprint, Idempotency, Key, Omission, OnCrash,
+    OnStoreUnavailable, Unrecorded, Verdict,
 };
 
 use super::canary::{Canary, Seen, with_secrets};
@@ -51,7 +51,11 @@ impl Bench {
     }
 
     fn once(&self) -> Idempotency {
-        self.builder().build().unwrap()
+        self.once_with(|once| once)
+    }
+
+    fn once_with(&self, settings: impl FnOnce(Builder) -> Builder) -> Idempotency {
+        settings(self.builder()).build().unwrap()
     }
 
     /// All of it secret, and another one for each name.
@@ -149,16 +153,8 @@ async fn refused(bench: &Bench, seen: &mut Seen) {
 
 /// Attempts that outlived their lease.
 async fn crashed(bench: &Bench, seen: &mut Seen) {
-    let interrupting = bench
-        .builder()
-        .on_crash(OnCrash::Interrupt)
-        .build()
-        .unwrap();
-    let exhausting = bench
-        .builder()
-        .max_attempts(NonZeroU32::MIN)
-        .build()
-        .unwrap();
+    let interrupting = bench.once_with(|once| once.on_crash(OnCrash::Interrupt));
+    let exhausting = bench.once_with(|once| once.max_attempts(NonZeroU32::MIN));
     for (once, name) in [(interrupting, "interrupted"), (exhausting, "exhausted")] {
         bench.crash(&once, bench.key(name)).await;
         seen.fails(once.run(bench.key(name), bench.payload(), |_| bench.works()))
@@ -180,11 +176,10 @@ async fn crashed(bench: &Bench, seen: &mut Seen) {
     let late = once.deadline(passed.into());
     seen.fails(late.run(bench.key("late"), None, |_| bench.works()))
         .await;
-    let ending = bench
-        .builder()
-        .settings(|settings| settings.at_deadline = AtDeadline::End);
+    let ending =
+        bench.once_with(|once| once.settings(|settings| settings.at_deadline = AtDeadline::End));
     let soon = bench.clock.now() + Duration::from_secs(2);
-    let ending = ending.build().unwrap().deadline(soon.into());
+    let ending = ending.deadline(soon.into());
     let hangs = async |_| {
         std::future::pending::<()>().await;
         bench.works().await
@@ -224,11 +219,8 @@ async fn stored(bench: &Bench, seen: &mut Seen) {
 
 /// A store that fails.
 async fn faults(bench: &Bench, seen: &mut Seen) {
-    let once = bench
-        .builder()
-        .settings(|settings| settings.unrecorded = Unrecorded::Fail)
-        .build()
-        .unwrap();
+    let once =
+        bench.once_with(|once| once.settings(|settings| settings.unrecorded = Unrecorded::Fail));
     // More than it has time for.
     for _ in 0..500 {
         bench.store.inject(Call::Complete, Fault::RequestLost);
@@ -242,11 +234,7 @@ async fn faults(bench: &Bench, seen: &mut Seen) {
     }
     seen.fails(once.run(bench.key("lost"), None, |_| bench.works()))
         .await;
-    let open = bench
-        .builder()
-        .on_store_unavailable(lambda_idempotency::OnStoreUnavailable::FailOpen)
-        .build()
-        .unwrap();
+    let open = bench.once_with(|once| once.on_store_unavailable(OnStoreUnavailable::FailOpen));
     open.run(bench.key("lost"), None, |_| bench.works())
         .await
         .unwrap();

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::canary::{Canary, Seen};
 use super::engine::Quoting;
 use crate::on_each_server;
-use crate::support::{Bucket, Fault, Proxy, Server, VirtualClock};
+use crate::support::{Bucket, Fault, Proxy, Server, builder_on};
 
 fn canary() -> Canary {
     Canary::new("hunterseventeen", "\"\\4111")
@@ -43,9 +43,7 @@ impl Bench {
     }
 
     fn once(&self) -> Idempotency {
-        Idempotency::builder(self.store())
-            .clock(VirtualClock)
-            .namespace("secrets")
+        builder_on(self.store(), "secrets")
             .settings(|settings| settings.inline_limit = 100)
             .build()
             .unwrap()
@@ -120,9 +118,7 @@ async fn no_transaction_tells_a_secret(server: Server) {
     };
     let [claimed, claimless] = bench.refused(&mut seen, "condition", conditional).await;
     assert_eq!([claimed, claimless], ["condition_failed"; 2]);
-    let short = Idempotency::builder(bench.store())
-        .clock(VirtualClock)
-        .namespace("secrets");
+    let short = builder_on(bench.store(), "secrets");
     let short = short.retention(Duration::from_mins(1)).build().unwrap();
     let key = bench.key("short");
     let claimless = short.claimless();
@@ -353,9 +349,7 @@ async fn no_large_outcome_tells_a_secret(server: Server) {
         .store()
         .outcome_bucket(bucket.client(), Bucket::NAME, "kept/");
     seen.debug(&store);
-    let once = Idempotency::builder(store)
-        .clock(VirtualClock)
-        .namespace("secrets")
+    let once = builder_on(store, "secrets")
         .settings(|settings| {
             settings.inline_limit = 10;
             settings.store_timeout = std::time::Duration::from_secs(3);

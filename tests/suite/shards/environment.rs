@@ -17,8 +17,8 @@ use tower::util::BoxService;
 use tower::{Service, ServiceExt};
 
 use super::judge::Ledger;
-use crate::support::VirtualClock;
 use crate::support::shards::{Invoked, Record, event};
+use crate::support::{VirtualClock, builder_on};
 
 /// The time limit of an invocation. The claim of an invocation that died lasts so long from its arrival on, and a second more.
 const TIMEOUT: Duration = Duration::from_secs(8);
@@ -65,9 +65,7 @@ pub struct Environments {
 
 impl Environments {
     pub fn new(seed: u64) -> Self {
-        let once = Idempotency::builder(MemoryStore::new())
-            .namespace("shards")
-            .clock(VirtualClock);
+        let once = builder_on(MemoryStore::new(), "shards");
         Self {
             once: once.build().expect("an engine"),
             dice: Arc::new(Mutex::new(Rng::with_seed(seed))),

@@ -30,8 +30,7 @@ async fn the_messages_of_a_batch_that_is_dropped_run_at_once_in_the_next_one(ser
 #[tokio::test(start_paused = true)]
 async fn each_message_that_succeeded_is_done_though_its_batch_is_dropped_behind_a_slow_store() {
     let store = FaultyStore::new(MemoryStore::new());
-    let once = Idempotency::builder(store.clone()).namespace("sqs");
-    let once = once.clock(VirtualClock).build().unwrap();
+    let once = builder_on(store.clone(), "sqs").build().unwrap();
     let effects = Effects::default();
     let layer = BatchLayer::new(once).settings(|settings| {
         settings.concurrency = 100;

@@ -26,10 +26,8 @@ impl Bench {
     }
 
     fn with(settings: impl FnOnce(Builder) -> Builder) -> Self {
-        let once = Idempotency::builder(MemoryStore::new())
-            .namespace("sqs")
-            .settings(|settings| settings.at_deadline = AtDeadline::End)
-            .clock(VirtualClock);
+        let once = builder_on(MemoryStore::new(), "sqs")
+            .settings(|settings| settings.at_deadline = AtDeadline::End);
         let once = settings(once).build().unwrap();
         Self { once }
     }
@@ -149,10 +147,8 @@ async fn a_slow_store_at_the_end_of_the_time_costs_no_other_message_its_acknowle
     ] {
         let start = Instant::now();
         let store = FaultyStore::new(MemoryStore::new());
-        let once = Idempotency::builder(store.clone())
-            .namespace("sqs")
+        let once = builder_on(store.clone(), "sqs")
             .settings(|settings| settings.at_deadline = AtDeadline::End)
-            .clock(VirtualClock)
             .build()
             .unwrap();
         // Short, so that the least time of a store call doesn't fit into it.
@@ -357,10 +353,8 @@ async fn a_message_whose_lease_is_not_renewed_is_reported_alone_and_has_no_effec
     for _ in 0..100 {
         store.inject(Call::Renew, Fault::RequestLost);
     }
-    let once = Idempotency::builder(store).namespace("sqs");
-    let once = once
-        .settings(|settings| settings.at_deadline = AtDeadline::GoOn)
-        .clock(VirtualClock);
+    let once =
+        builder_on(store, "sqs").settings(|settings| settings.at_deadline = AtDeadline::GoOn);
     let layer = BatchLayer::new(once.build().unwrap()).operation("charge");
     let effects = Effects::default();
     let ran = effects.clone();

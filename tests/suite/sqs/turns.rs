@@ -30,12 +30,10 @@ impl Bench {
     }
 
     fn with(in_flight: InFlight) -> Self {
-        let once = Idempotency::builder(MemoryStore::new())
-            .namespace("sqs")
+        let once = builder_on(MemoryStore::new(), "sqs")
             .in_flight(in_flight)
             .lease(LEASE)
             .settings(|settings| settings.skew_margin = MARGIN)
-            .clock(VirtualClock)
             .build()
             .unwrap();
         Self {

@@ -164,10 +164,7 @@ async fn an_effect_whose_result_cannot_be_recorded_is_given_to_the_handler_unles
         let wire = &Wire::to(&server).await;
         let once = wire
             .bench
-            .builder()
-            .settings(|settings| settings.unrecorded = policy)
-            .build()
-            .unwrap();
+            .once_with(|once| once.settings(|settings| settings.unrecorded = policy));
         let run = once.run(Key::raw("order", ID), payload(), |claim| async move {
             let result = claim
                 .step("charge", |_| async {

@@ -138,6 +138,30 @@ async fn all_parked_events_are_put_back_at_once_and_an_interruption_costs_nothin
 }
 
 #[tokio::test]
+async fn the_events_behind_one_that_failed_are_not_loaded() {
+    let path = Path::new().await;
+    // More than are loaded twice.
+    for number in 0..60 {
+        let (recorded_at, data) = match number {
+            0 => ("1", "no JSON"),
+            _ => ("2", "{}"),
+        };
+        let put = Put {
+            id: &format!("0-{number}"),
+            recorded_at: Some(recorded_at),
+            data: Some(data),
+            ..Put::default()
+        };
+        put.into(&path).await;
+    }
+    let (wire, relay) = path.relay.behind_a_proxy().await;
+    let mut relay = relay.target("eventbridge:orders").start().await;
+    assert_matches!(relay.invoke(json!({})).await, Reply::Failed(_));
+    assert_eq!(wire.count("BatchGetItem"), 1);
+    assert!(path.queue.take().is_empty());
+}
+
+#[tokio::test]
 async fn an_item_whose_time_has_a_fraction_is_parked() {
     let path = Path::new().await;
     let put = Put {
