@@ -59,8 +59,8 @@
 //! written, and an error is logged, where its name is blank, longer than 255 characters, `_aws`, or
 //! that of one of its labels, or where a label is named `_aws`.
 //!
-//! With Lambda's JSON log format, keep `ApplicationLogLevel` at INFO, and limit what is logged with
-//! `RUST_LOG`: a document has no level, so that Lambda takes it for INFO, and drops it above.
+//! With Lambda's JSON log format, keep `ApplicationLogLevel` at INFO, and limit what is logged by an
+//! `EnvFilter`: a document has no level, so that Lambda takes it for INFO, and drops it above.
 //!
 //! # Outside Lambda
 //!
