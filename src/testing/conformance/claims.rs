@@ -102,7 +102,6 @@ pub(super) fn take_over(seen: &Version, claim: &NewClaim, mode: Takeover) -> Rec
     }
 }
 
-/// Makes a successor's claim.
 /// Takes a record over, and compares what stands then, and the answer.
 async fn leaves(
     bench: &Bench<'_>,
@@ -118,6 +117,7 @@ async fn leaves(
     same("the answer", answer, Answer::Applied(Some(stands)))
 }
 
+/// Makes a successor's claim.
 fn successor(bench: &Bench<'_>, name: &str) -> Result<NewClaim, String> {
     let mut claim = bench.claim(name)?;
     claim.attempt = 2;

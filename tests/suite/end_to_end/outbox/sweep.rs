@@ -140,7 +140,7 @@ async fn all_parked_events_are_put_back_at_once_and_an_interruption_costs_nothin
 #[tokio::test]
 async fn the_events_behind_one_that_failed_are_not_loaded() {
     let path = Path::new().await;
-    // More than are loaded twice.
+    // More than two loads take.
     for number in 0..60 {
         let (recorded_at, data) = match number {
             0 => ("1", "no JSON"),
