@@ -56,6 +56,10 @@ impl Wire {
         });
         let config = aws_sdk_dynamodb::Config::builder()
             .behavior_version(BehaviorVersion::v2026_01_12())
+            // It fails a request on a machine that is too busy to read the answer.
+            .stalled_stream_protection(
+                aws_sdk_dynamodb::config::StalledStreamProtectionConfig::disabled(),
+            )
             .endpoint_url("http://127.0.0.1:1")
             .region(Region::from_static("eu-central-1"))
             .credentials_provider(Credentials::new("test", "test", None, None, "tests"))

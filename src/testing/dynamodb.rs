@@ -84,6 +84,10 @@ impl TestDynamoDb {
     pub fn client(&self) -> Client {
         let config = aws_sdk_dynamodb::Config::builder()
             .behavior_version(BehaviorVersion::latest())
+            // It fails a request on a machine that is too busy to read the answer.
+            .stalled_stream_protection(
+                aws_sdk_dynamodb::config::StalledStreamProtectionConfig::disabled(),
+            )
             .endpoint_url(&self.endpoint)
             .region(Region::from_static("eu-central-1"))
             // Any will do: the request is signed, and no emulator checks it.

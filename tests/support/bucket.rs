@@ -39,15 +39,20 @@ impl Bucket {
     }
 
     pub fn client(&self) -> Client {
-        let config = aws_sdk_s3::Config::builder()
-            .behavior_version(BehaviorVersion::v2026_01_12())
-            .endpoint_url(&self.endpoint)
-            .force_path_style(true)
-            .region(Region::from_static("eu-central-1"))
-            .credentials_provider(Credentials::new("test", "test", None, None, "tests"))
-            .http_client(super::virtual_time::http_client())
-            .retry_config(RetryConfig::disabled())
-            .build();
+        let config =
+            aws_sdk_s3::Config::builder()
+                .behavior_version(BehaviorVersion::v2026_01_12())
+                // It fails a request on a machine that is too busy to read the answer.
+                .stalled_stream_protection(
+                    aws_sdk_s3::config::StalledStreamProtectionConfig::disabled(),
+                )
+                .endpoint_url(&self.endpoint)
+                .force_path_style(true)
+                .region(Region::from_static("eu-central-1"))
+                .credentials_provider(Credentials::new("test", "test", None, None, "tests"))
+                .http_client(super::virtual_time::http_client())
+                .retry_config(RetryConfig::disabled())
+                .build();
         Client::from_conf(config)
     }
 

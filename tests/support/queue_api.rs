@@ -42,6 +42,10 @@ impl QueueApi {
     pub fn client(&self) -> Client {
         let config = aws_sdk_sqs::Config::builder()
             .behavior_version(BehaviorVersion::v2026_01_12())
+            // It fails a request on a machine that is too busy to read the answer.
+            .stalled_stream_protection(
+                aws_sdk_sqs::config::StalledStreamProtectionConfig::disabled(),
+            )
             .endpoint_url(&self.endpoint)
             .region(Region::from_static("eu-central-1"))
             .credentials_provider(Credentials::new("test", "test", None, None, "tests"))

@@ -61,6 +61,10 @@ impl Server {
     pub fn client(&self) -> Client {
         let config = aws_sdk_dynamodb::Config::builder()
             .behavior_version(BehaviorVersion::v2026_01_12())
+            // It fails a request on a machine that is too busy to read the answer.
+            .stalled_stream_protection(
+                aws_sdk_dynamodb::config::StalledStreamProtectionConfig::disabled(),
+            )
             .endpoint_url(&self.endpoint)
             .region(Region::from_static("eu-central-1"))
             .credentials_provider(Credentials::new("test", "test", None, None, "tests"))
@@ -75,6 +79,7 @@ impl Server {
             )
             .timeout_config(
                 TimeoutConfig::builder()
+                    .connect_timeout(Duration::from_mins(1))
                     .operation_attempt_timeout(Duration::from_mins(5))
                     .build(),
             )

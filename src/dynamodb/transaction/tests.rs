@@ -28,6 +28,10 @@ fn reasons(codes: &[&str]) -> Vec<CancellationReason> {
 fn store() -> DynamoDbStore {
     let config = aws_sdk_dynamodb::Config::builder()
         .behavior_version(BehaviorVersion::v2026_01_12())
+        // It fails a request on a machine that is too busy to read the answer.
+        .stalled_stream_protection(
+            aws_sdk_dynamodb::config::StalledStreamProtectionConfig::disabled(),
+        )
         .build();
     DynamoDbStore::new(aws_sdk_dynamodb::Client::from_conf(config), "records")
 }
