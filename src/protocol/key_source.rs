@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::key::{IntoToken, Key, KeyError, is_blank};
 
-/// Holds what a layer takes of a message beside its payload.
+/// Holds the key, fingerprint and retention that a layer takes from a message.
 #[derive(Default)]
 pub(crate) struct Identity {
     pub(crate) key: Option<Key>,

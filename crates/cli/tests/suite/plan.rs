@@ -299,7 +299,7 @@ async fn a_value_that_a_template_does_not_tell_is_no_default_and_a_scalar_is_its
     }
 }
 
-/// What has the value, or makes the functions, is in another place than the template.
+/// A value of another service, and a nested template that isn't here, are told as not read.
 #[tokio::test]
 async fn what_another_place_has_is_not_read() {
     const TEMPLATE: &str = "Parameters:
