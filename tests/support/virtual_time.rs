@@ -84,7 +84,9 @@ pub async fn wait<T>(request: &HeaderMap, until: impl Future<Output = T>) -> T {
 struct Standing<C>(C);
 
 pub fn http_client() -> SharedHttpClient {
-    SharedHttpClient::new(Standing(Builder::new().build_http()))
+    // DynamoDB Local closes a connection that had no request for 30 seconds.
+    let http = Builder::new().pool_idle_timeout(Duration::from_secs(10));
+    SharedHttpClient::new(Standing(http.build_http()))
 }
 
 impl HttpClient for Standing<SharedHttpClient> {
