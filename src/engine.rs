@@ -44,6 +44,7 @@ pub(crate) mod settings;
 #[cfg(test)]
 mod tests;
 pub(crate) mod time;
+mod wait;
 
 #[cfg(feature = "batch")]
 pub(crate) use crate::store::GROUP;

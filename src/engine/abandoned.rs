@@ -303,11 +303,11 @@ impl Engine {
         }
         match &*write {
             RecordWrite::Complete(completion) => {
-                self.note_permission(&answer);
                 let finished = answer.map(|answer| match answer {
                     Answer::Applied(_) => Settled::Recorded,
                     Answer::Refused(found) => request.settle(completion, found.as_ref()),
                 });
+                self.note_permission(&finished);
                 events::finished(request, hold.attempt, completion, &finished);
             }
             RecordWrite::Release(release) => match answer {

@@ -19,10 +19,10 @@ use crate::engine::fence::{Hold, is_mine};
 use crate::engine::metrics::Count;
 use crate::engine::pace::Turns;
 use crate::engine::permission::ClaimRight;
-use crate::engine::persist::{Wait, is_rejected_for_now, persist};
+use crate::engine::persist::{is_rejected_for_now, persist};
 use crate::engine::request::{LEAST_RETENTION, MAX_ROUNDS, Subject};
 use crate::engine::run::Protection;
-use crate::engine::settings::{InFlight, OnMissingKey, OnStoreUnavailable};
+use crate::engine::settings::{OnMissingKey, OnStoreUnavailable};
 use crate::engine::time::Moment;
 use crate::engine::{Begun, Engine, LEAST_STORE_TIME, Options, Request, Run, events};
 use crate::protocol::fingerprint::Fingerprint;
@@ -37,9 +37,9 @@ use crate::store::{Answer, StoreError};
 /// The reason why nothing protects the runs of an engine that was built with the kill switch.
 const SWITCHED_OFF: &str = "protection is switched off";
 
-/// The reason why no claim is made while completions are denied.
-const NO_COMPLETION: &str = "a completion was denied (a permission to update records, or the store's certificate), so that each delivery \
-     would repeat its effect; until one succeeds, one claim a minute is made";
+/// The reason why no claim is made while completions are refused.
+const NO_COMPLETION: &str = "a completion was refused (a permission to update records, an index of the table, or the store's certificate), \
+     so that each delivery would repeat its effect; until one succeeds, one claim a minute is made";
 
 /// The answer to a request that wants to run.
 #[derive(Debug)]
@@ -145,15 +145,30 @@ impl Engine {
             // answer, the transaction itself finds out.
             found = self.look_first(&request).await.unwrap_or_default();
         }
-        let attempt = Unclaimed {
+        let mut attempt = Unclaimed {
             owner,
             until: self.run_until(&request, started_at),
             started_at,
             found,
         };
-        let earlier = self.record_in_the_way(&request, &attempt, self.clock.now());
+        let (mut wait, place) = (self.wait(&request), request.options.place.as_deref());
+        let earlier = loop {
+            let obstacle = match self.record_in_the_way(&request, &attempt, self.clock.now()) {
+                Err(obstacle) => obstacle,
+                earlier => break earlier,
+            };
+            let seen = Box::pin(self.look_again(&request, &obstacle, &mut wait, place));
+            match seen.await {
+                Some(seen) => attempt.found = seen,
+                None => break Err(obstacle),
+            }
+            attempt.until = self.run_until(&request, self.clock.now());
+        };
         if let Some(record) = earlier.inspect_err(refused)? {
             return self.replay(request, record, false).await.map(Begun::Replay);
+        }
+        if !request.options.has_place() {
+            self.take_place(&request).await.inspect_err(refused)?;
         }
         let (hold, until) = (self.hold_of(&attempt), attempt.until);
         // There is no record to keep a journal in.
@@ -232,13 +247,6 @@ impl Engine {
         acquired
     }
 
-    fn wait(&self, request: &Request) -> Option<Wait> {
-        match self.settings.in_flight {
-            InFlight::FailFast => None,
-            InFlight::WaitUpTo(limit) => Some(Wait::up_to(self.longest_wait(request, limit))),
-        }
-    }
-
     async fn try_acquire(&self, request: &Request, mut now: Moment) -> Result<Acquired, Obstacle> {
         let owner = self.new_owner(request)?;
         let (mut found, mut right, mut wait) = (None, None, self.wait(request));
@@ -277,27 +285,19 @@ impl Engine {
                     }
                     other => {
                         let obstacle = self.obstacle(request, &other, now.time);
-                        if matches!(obstacle, Error::InFlight { .. })
-                            && let Some(wait) = &mut wait
-                            && let Some(seen) = Box::pin(self.look_again(request, wait)).await
-                        {
-                            found = seen;
-                            now = self.moment();
-                            rounds = 0;
-                            continue;
-                        }
-                        return Err(obstacle);
+                        let place = request.options.place.as_deref();
+                        let seen = self.look_again(request, &obstacle, &mut wait, place);
+                        found = Box::pin(seen).await.ok_or(obstacle)?;
+                        now = self.moment();
+                        rounds = 0;
+                        continue;
                     }
                 };
             if rounds == MAX_ROUNDS {
                 return Err(self.in_flight(request, Duration::ZERO));
             }
             if !request.options.has_place() {
-                // A drain that gave up holds no places any more.
-                let is_closed = !request.options.is_batch() && self.detached.is_draining();
-                if is_closed || !request.options.takes_place().await {
-                    return Err(self.in_flight(request, Duration::ZERO));
-                }
+                self.take_place(request).await?;
                 now = self.moment();
             }
             rounds += 1;
@@ -375,20 +375,14 @@ impl Engine {
         persist(turns, deadline, is_rejected_for_now, send).await
     }
 
-    /// Waits before it looks at the record of another attempt again; `None` where there is no more
-    /// waiting.
-    async fn look_again(&self, request: &Request, wait: &mut Wait) -> Option<Option<Found>> {
-        if let Some(place) = &request.options.place {
-            place.leave_to_wait();
+    /// Takes the request's place again after a wait; an obstacle where none was free in time.
+    async fn take_place(&self, request: &Request) -> Result<(), Obstacle> {
+        // A drain that gave up holds no places any more.
+        let is_closed = !request.options.is_batch() && self.detached.is_draining();
+        if is_closed || !request.options.takes_place().await {
+            return Err(self.in_flight(request, Duration::ZERO));
         }
-        // Nothing is claimed yet, and the caller that would get the outcome may have gone.
-        if !wait.pause().await || request.options.caller_has_gone() {
-            return None;
-        }
-        // The other attempt may be a run of this process, and dropped meanwhile.
-        self.send_unsent(request).await;
-        // A store that fails meanwhile changes nothing: another attempt holds the claim.
-        self.look(request).await.ok()
+        Ok(())
     }
 
     /// Tries once, for a short time, to end a claim that may have applied although no reply came, and

@@ -85,9 +85,6 @@ impl Engine {
         let sent = self.send_final(&mut record, token, &writes, until, end);
         let Sent { answer, is_silent } = sent.await;
         unless_dropped.disarm();
-        if answer.is_ok() {
-            self.permission.granted();
-        }
         if matches!(answer, Ok(Committed::Refused(_)) | Err(_)) {
             // A retry may run at once. Tasks that the handler has spawned go on, and ask whether they may.
             claim.lose();
@@ -118,6 +115,9 @@ impl Engine {
                 }
             }
         };
+        if matches!(committed, Ok(Settled::Recorded)) {
+            self.permission.granted();
+        }
         request.meter.completed_in(began.elapsed());
         events::committed(request, hold.attempt, &record.completion, &committed);
         committed
@@ -347,11 +347,7 @@ impl Engine {
                 }
             }
         }
-        // A handler that outlived its lease, or its deadline, needs time to commit, too.
-        if request.options.deadline.is_none() || self.settings.work_goes_on(&request.options) {
-            let least = self.clock.now() + self.settings.store_timeout;
-            attempt.until = attempt.until.max(least);
-        }
+        attempt.until = self.commit_until(&request, attempt.until);
         let earlier = match disposition {
             Disposition::Complete(outcome) => {
                 let hold = self.hold_of(&attempt);
@@ -412,6 +408,15 @@ impl Engine {
         }
     }
 
+    /// Returns the time by which a run without a claim must have committed: a handler that outlived its
+    /// lease, or its deadline, needs time to commit, too.
+    fn commit_until(&self, request: &Request, until: EpochMillis) -> EpochMillis {
+        if request.options.deadline.is_some() && !self.settings.work_goes_on(&request.options) {
+            return until;
+        }
+        until.max(self.clock.now() + self.settings.store_timeout)
+    }
+
     /// Returns the record that was found, where it is final at this time; `None` where the attempt may
     /// write its own.
     pub(super) fn record_in_the_way(
@@ -446,8 +451,9 @@ impl Engine {
         self.obstacle(request, decision, now)
     }
 
-    /// Writes the outcome and the business writes, if the record has no other outcome. Where a send
-    /// of any round was silent, the key is fenced off before it is said that nothing was written.
+    /// Writes the outcome and the business writes, if the record has no other outcome; where its commit
+    /// meets a claim, it waits as a run with a claim does. Where a send of any round was silent, the key
+    /// is fenced off before it is said that nothing was written.
     ///
     /// Nothing is written where the record gives other keys than those that the handler derived: the
     /// next attempt reads the record first.
@@ -461,13 +467,13 @@ impl Engine {
     ) -> Result<Applied, Obstacle> {
         let Unclaimed {
             owner,
-            until,
+            mut until,
             started_at,
             mut found,
-            ..
         } = attempt;
-        let mut has_silent = false;
-        for round in 0..MAX_ROUNDS {
+        let mut wait = self.wait(request);
+        let (mut has_silent, mut round) = (false, 0);
+        while round < MAX_ROUNDS {
             let now = self.clock.now();
             // The record of another attempt may have expired since: nothing would refuse a second commit.
             if now >= started_at + request.retention {
@@ -491,12 +497,24 @@ impl Engine {
                 Decision::Replay(record) | Decision::ReplayFailure(record) => {
                     return Ok(Applied::Replay(Box::new(record.clone())));
                 }
-                other => return Err(self.obstacle_of(request, found.as_ref(), &other, now)),
+                other => {
+                    let obstacle = self.obstacle_of(request, found.as_ref(), &other, now);
+                    // The handler's open transaction met it, and has waited itself. It stays open no longer.
+                    if round == 0 {
+                        return Err(obstacle);
+                    }
+                    // It keeps its place: a drain waits for its commit.
+                    let seen = Box::pin(self.look_again(request, &obstacle, &mut wait, None));
+                    found = seen.await.ok_or(obstacle)?;
+                    until = self.commit_until(request, until);
+                    continue;
+                }
             };
             let claim = self.new_claim(request, &owner, number, started_at);
             let claim = Some(RecordWrite::claim(claim, over));
             let mut record = Final { completion, claim };
             let token = format!("{}-{round}", owner.as_str());
+            round += 1;
             let end = self.store_end(request, self.moment());
             let sent = self.send_final(&mut record, token, &writes, until, end);
             let Sent { answer, is_silent } = sent.await;

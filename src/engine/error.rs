@@ -120,7 +120,7 @@ pub enum Error<E> {
     Write(#[from] WriteError),
     /// The record can't be understood. It was left alone.
     #[error(
-        "the stored record can't be read ({}): it was left alone; look at it, or let it expire{}", unlinked(.0), see!("unreadable")
+        "the stored record can't be read ({}): it was left alone; look at it before it expires, or the handler runs again{}", unlinked(.0), see!("unreadable")
     )]
     Unreadable(String),
     /// The key can't be used, or the payload has no fingerprint.

@@ -82,7 +82,17 @@ pub(super) fn refusal(error: &Obstacle) -> Option<Count> {
         Error::Failed(_) | Error::OutcomeOmitted { .. } => Count::Replays,
         Error::Unreadable(_) => Count::Unreadable,
         Error::Store(_) => Count::StoreErrors,
-        _ => return None,
+        Error::Handler(_)
+        | Error::Compensating
+        | Error::TimedOut
+        | Error::Unrecorded(_)
+        | Error::Refused(_)
+        | Error::NotCommitted(_)
+        | Error::OutcomeUnknown(_)
+        | Error::Overloaded
+        | Error::Write(_)
+        | Error::Key(_)
+        | Error::Entropy(_) => return None,
     })
 }
 
@@ -169,7 +179,25 @@ pub(super) fn uncommitted(subject: &Subject, attempt: u32, error: &Obstacle) {
             let event = "outcome_unknown";
             tracing::error!(event, operation, %key, attempt, %error, "idempotency");
         }
-        _ => {}
+        // No transaction ends with these.
+        Error::Handler(_)
+        | Error::Failed(_)
+        | Error::InFlight { .. }
+        | Error::Compensating
+        | Error::Mismatch
+        | Error::Interrupted { .. }
+        | Error::Exhausted { .. }
+        | Error::LeaseLost
+        | Error::TooLate
+        | Error::TimedOut
+        | Error::OutcomeOmitted { .. }
+        | Error::Unrecorded(_)
+        | Error::Overloaded
+        | Error::Write(_)
+        | Error::Unreadable(_)
+        | Error::Key(_)
+        | Error::Store(_)
+        | Error::Entropy(_) => {}
     }
 }
 

@@ -113,7 +113,6 @@ impl Engine {
         let RecordWrite::Complete(completion) = write else {
             return Ok(Settled::Lost);
         };
-        self.note_permission(&answer);
         if answer.is_ok() {
             self.free_key(&request.id, &hold.owner);
         }
@@ -121,6 +120,7 @@ impl Engine {
             Answer::Applied(_) => Settled::Recorded,
             Answer::Refused(found) => request.settle(&completion, found.as_ref()),
         });
+        self.note_permission(&finished);
         request.meter.completed_in(began.instant.elapsed());
         events::finished(request, hold.attempt, &completion, &finished);
         finished

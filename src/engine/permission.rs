@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use crate::engine::Engine;
+use crate::protocol::Settled;
 use crate::protocol::clock::EpochMillis;
-use crate::store::{Answer, StoreError};
+use crate::store::StoreError;
 
 /// The time between two trials.
 const PAUSE: Duration = Duration::from_mins(1);
@@ -15,10 +16,10 @@ const GRANTED: i64 = 0;
 
 /// The state of the permission to complete.
 ///
-/// A function that may claim and may not complete repeats its effect with every delivery: each one
-/// runs when the lease of the one before it is over. After the first completion that was refused
-/// so, the process claims nothing but one trial a minute. A request that needs no claim is answered
-/// meanwhile.
+/// A function that can claim and can't complete, for lack of a permission or by the set-up of its table,
+/// repeats its effect with every delivery: each one runs when the lease of the one before it is over.
+/// After the first completion that was refused so, the process claims nothing but one trial a minute. A
+/// request that needs no claim is answered meanwhile.
 #[derive(Debug, Default)]
 pub(crate) struct Permission {
     /// The time of the next trial.
@@ -26,7 +27,7 @@ pub(crate) struct Permission {
 }
 
 impl Permission {
-    /// Tells whether the last completion was refused for lack of permission.
+    /// Tells whether the last completion was refused so.
     pub(super) fn is_refused(&self) -> bool {
         self.trial_at.load(Ordering::Relaxed) != GRANTED
     }
@@ -48,12 +49,12 @@ impl Permission {
         })
     }
 
-    /// Notes that a completion was refused for lack of permission.
+    /// Notes that a completion was refused, as each one is until an operator corrects the cause.
     pub(super) fn refused(&self, now: EpochMillis) {
         self.trial_at.store((now + PAUSE).0, Ordering::Relaxed);
     }
 
-    /// Notes that the store has answered a completion.
+    /// Notes that a completion has applied.
     pub(super) fn granted(&self) {
         if self.is_refused() {
             self.trial_at.store(GRANTED, Ordering::Relaxed);
@@ -97,12 +98,15 @@ impl Drop for ClaimRight<'_> {
 }
 
 impl Engine {
-    /// Notes whether the function has the permission to complete.
-    pub(super) fn note_permission(&self, answer: &Result<Answer, StoreError>) {
-        match answer {
-            Ok(_) => self.permission.granted(),
-            Err(StoreError::Denied(_)) => self.permission.refused(self.clock.now()),
-            Err(_) => {}
+    /// Notes whether completions apply. One that meets another attempt tells nothing of that: its
+    /// condition fails before the table looks at what it would write.
+    pub(super) fn note_permission(&self, finished: &Result<Settled, StoreError>) {
+        match finished {
+            Ok(Settled::Recorded) => self.permission.granted(),
+            Err(StoreError::Denied(_) | StoreError::Misconfigured(_)) => {
+                self.permission.refused(self.clock.now());
+            }
+            Ok(Settled::Superseded(_) | Settled::Lost) | Err(_) => {}
         }
     }
 }
@@ -117,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_refusal_one_claim_a_minute_is_a_trial_until_a_completion_is_answered() {
+    fn after_a_refusal_one_claim_a_minute_is_a_trial_until_a_completion_applies() {
         let permission = Permission::default();
         let runs = |ms| runs(&permission, ms);
         assert!(runs(1_000) && runs(1_000));

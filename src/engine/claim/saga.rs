@@ -525,7 +525,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
             .get(&step)
             .map(|entry| entry.at);
         let since = began.unwrap_or_else(|| inner.clock.now());
-        claim.set_stop(Stop::Interrupted { since });
+        lock(&inner.steps.state).stop = Some(Stop::Interrupted { since });
         events::saga_stuck(claim.subject(), &step);
         SagaError::Stuck { step }
     }

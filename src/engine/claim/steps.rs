@@ -135,11 +135,6 @@ impl Claim {
         lock(&self.inner.steps.state).compensated.clone()
     }
 
-    /// Notes why the attempt can't go on.
-    pub(super) fn set_stop(&self, stop: Stop) {
-        lock(&self.inner.steps.state).stop = Some(stop);
-    }
-
     /// Returns the reason why the attempt can't go on.
     pub(crate) fn stop(&self) -> Option<Stop> {
         lock(&self.inner.steps.state).stop

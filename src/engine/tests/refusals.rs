@@ -1,6 +1,7 @@
-//! A business condition that fails, or a completion without permission: what holds all the same.
+//! A business condition that fails, or a completion that no table takes: what holds all the same.
 
 use super::*;
+use crate::engine::{Begun, Disposition, Ended};
 use crate::protocol::record::{RecordWrite, Takeover};
 use crate::store::transaction::Refusal;
 
@@ -83,8 +84,61 @@ async fn a_refusal_needs_no_release_where_each_send_was_answered() {
     assert_matches!(ended, Err(Error::Refused(_)));
 }
 
+/// Claims pass, and an index of the table takes no completion.
+fn takes_no_completion(write: &RecordWrite) -> Option<Result<Answer, StoreError>> {
+    let refused = || Err(StoreError::Misconfigured("an index differs".into()));
+    matches!(write, RecordWrite::Complete(_)).then(refused)
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_commit_that_is_answered_ends_the_pause_of_claims() {
+async fn after_a_completion_that_the_table_never_takes_one_claim_a_minute_is_made() {
+    let once = engine(Replies::default().on_write(takes_no_completion));
+    let effects = AtomicU32::new(0);
+    let charge = async |order: &str| {
+        let run = once.run(Key::new("charge", order), payload(), async |_| {
+            Ok::<_, Infallible>(effects.fetch_add(1, Ordering::Relaxed))
+        });
+        run.await
+    };
+    assert_eq!(charge("1").await.unwrap(), Outcome::Unrecorded(0));
+    let paused = charge("2").await;
+    assert_matches!(paused, Err(Error::Store(StoreError::Denied(_))));
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(charge("2").await.unwrap(), Outcome::Unrecorded(1));
+    assert_matches!(charge("3").await, Err(Error::Store(_)));
+    assert_eq!(effects.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_completion_that_meets_another_attempt_does_not_end_the_pause_of_claims() {
+    let completions = AtomicU32::new(0);
+    let once = engine(Replies::default().on_write(move |write| {
+        if !matches!(write, RecordWrite::Complete(_)) {
+            return None;
+        }
+        match completions.fetch_add(1, Ordering::Relaxed) {
+            0 => takes_no_completion(write),
+            1 => Some(Ok(Answer::Refused(None))),
+            _ => None,
+        }
+    }));
+    let begin = async |order: &str| match once.begin(Key::new("charge", order), payload()).await {
+        Ok(Begun::Run(run)) => Some(run),
+        _ => None,
+    };
+    let done = || Disposition::Complete(Ok("1".to_owned()));
+    let (first, second) = (begin("1").await.unwrap(), begin("2").await.unwrap());
+    assert_matches!(first.end(done()).await, Ok(Ended::Unrecorded(_)));
+    assert_matches!(second.end(done()).await, Err(Error::LeaseLost));
+    assert!(begin("3").await.is_none());
+    sleep(Duration::from_mins(1)).await;
+    let trial = begin("3").await.unwrap();
+    assert_matches!(trial.end(done()).await, Ok(Ended::Done));
+    assert!(begin("4").await.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_that_applies_ends_the_pause_of_claims() {
     let is_granted = AtomicBool::new(false);
     let granted_later = Replies::default().on_write(move |write| {
         let is_denied =
