@@ -11,8 +11,7 @@ use crate::protocol::lock::lock;
 use crate::protocol::record::Owner;
 
 /// The keys, each with its owner and lease; those too whose end has no answer.
-#[derive(Debug, Default)]
-pub(crate) struct HeldKeys(Mutex<Held>);
+pub(crate) type HeldKeys = Mutex<Held>;
 
 type Held = HashMap<RecordId, (Owner, EpochMillis)>;
 
@@ -20,7 +19,7 @@ impl Engine {
     /// Returns the keys that runs hold, where they are noted: `FailOpen` alone asks.
     fn held(&self) -> Option<MutexGuard<'_, Held>> {
         let fails_open = self.settings.on_store_unavailable == OnStoreUnavailable::FailOpen;
-        fails_open.then(|| lock(&self.held_keys.0))
+        fails_open.then(|| lock(&self.held_keys))
     }
 
     /// Notes that a run holds the key until this lease is over.

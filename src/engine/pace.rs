@@ -74,10 +74,6 @@ struct Limit {
     since: Instant,
 }
 
-/// The time at which a request was sent.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Turn(Instant);
-
 /// The turns of one request, which may be sent several times.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Turns<'a> {
@@ -107,29 +103,29 @@ impl Pace {
 }
 
 impl Turns<'_> {
-    /// Waits for the next turn. `None` where it would come after the deadline, which is known at
-    /// once.
-    pub(super) async fn next(self, deadline: Instant) -> Option<Turn> {
+    /// Waits for the next turn, and returns its time. `None` where it would come after the deadline,
+    /// which is known at once.
+    pub(super) async fn next(self, deadline: Instant) -> Option<Instant> {
         let now = Instant::now();
         match self {
-            Self::Elsewhere => Some(Turn(now)),
+            Self::Elsewhere => Some(now),
             Self::End(pace, _) => {
                 lock(&pace.0).pass_end(now);
-                Some(Turn(now))
+                Some(now)
             }
             Self::Begin(pace, _) => {
                 let turn = lock(&pace.0).take(now, deadline)?;
                 if turn > now {
                     Box::pin(sleep_until(turn)).await;
                 }
-                Some(Turn(turn))
+                Some(turn)
             }
         }
     }
 
     /// Notes that the request was throttled in this turn. Returns how long it waits before it asks
     /// for its next one, where it would wait so long by itself.
-    pub(super) fn throttled(self, turn: Turn, by_itself: Duration) -> Duration {
+    pub(super) fn throttled(self, turn: Instant, by_itself: Duration) -> Duration {
         let (pace, key, longest) = match self {
             Self::Elsewhere => return by_itself,
             Self::Begin(pace, key) => (pace, key, Duration::MAX),
@@ -138,7 +134,7 @@ impl Turns<'_> {
         let now = Instant::now();
         let mut state = lock(&pace.0);
         if state.is_news(now, key) {
-            state.cut(now, turn.0);
+            state.cut(now, turn);
             if matches!(self, Self::Begin(..)) {
                 // The next turn is pause enough.
                 return Duration::ZERO;

@@ -9,7 +9,7 @@ fn key(number: usize) -> RecordId {
 }
 
 /// A pace at which so many requests were sent in the last second.
-async fn at(requests: u32) -> (Pace, Turn) {
+async fn at(requests: u32) -> (Pace, Instant) {
     let pace = Pace::new();
     let mut last = end(&pace).await;
     for _ in 0..requests {
@@ -18,13 +18,13 @@ async fn at(requests: u32) -> (Pace, Turn) {
     (pace, last)
 }
 
-async fn begin(pace: &Pace, within: Duration) -> Option<Turn> {
+async fn begin(pace: &Pace, within: Duration) -> Option<Instant> {
     Turns::Begin(pace, &key(0))
         .next(Instant::now() + within)
         .await
 }
 
-async fn end(pace: &Pace) -> Turn {
+async fn end(pace: &Pace) -> Instant {
     Turns::End(pace, &key(0))
         .next(Instant::now())
         .await
@@ -32,7 +32,7 @@ async fn end(pace: &Pace) -> Turn {
 }
 
 /// The request of this key was throttled in this turn.
-fn throttled(pace: &Pace, number: usize, turn: Turn) {
+fn throttled(pace: &Pace, number: usize, turn: Instant) {
     let turns = Turns::Begin(pace, &key(number));
     assert_eq!(turns.throttled(turn, Duration::ZERO), Duration::ZERO);
 }
