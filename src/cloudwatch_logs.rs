@@ -320,12 +320,25 @@ mod tests {
     }
 
     #[test]
+    fn content_that_unpacks_to_more_than_a_batch_can_have_is_refused() {
+        for (length, expected) in [
+            (MAX_UNPACKED, "Syntax error"),
+            (MAX_UNPACKED + 1, "more than 32 MiB"),
+        ] {
+            let event = json!({ "awslogs": { "data": gzip(&"x".repeat(length)) } });
+            let said = serde_json::from_value::<LogsEvent>(event).unwrap_err();
+            assert!(said.to_string().contains(expected), "{said}");
+        }
+    }
+
+    #[test]
     fn a_key_names_owner_group_and_log_event() {
         let records = event(&batch("DATA_MESSAGE")).unwrap();
         let [record] = records.as_slice() else {
             panic!("{records:?}")
         };
         assert_eq!(LogsEvent::id(record), Some("3195"));
+        assert_eq!(LogsEvent::origin(record), Some("/aws/lambda/orders#2"));
         let stream = LogsEvent::order_key(record);
         assert_eq!(stream, Some("2026/11/20/[$LATEST]0a1b"));
         assert_eq!(LogsEvent::body(record), Ok(b"7".as_slice()));

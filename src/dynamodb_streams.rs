@@ -133,7 +133,7 @@ use serde_json::value::RawValue;
 
 use crate::batch::Source;
 use crate::protocol::fingerprint::Fingerprint;
-use crate::streams::{OtherService, Shard, Windowed, check_service, seconds, token};
+use crate::streams::{Shard, check_service, seconds, token};
 
 mod plain;
 #[cfg(test)]
@@ -166,9 +166,9 @@ pub struct DynamoDbStreamEvent {
 }
 
 impl TryFrom<Shard<DynamoDbStreamRecord>> for DynamoDbStreamEvent {
-    type Error = Windowed;
+    type Error = &'static str;
 
-    fn try_from(shard: Shard<DynamoDbStreamRecord>) -> Result<Self, Windowed> {
+    fn try_from(shard: Shard<DynamoDbStreamRecord>) -> Result<Self, &'static str> {
         let records = shard.records()?;
         Ok(Self { records })
     }
@@ -241,11 +241,11 @@ struct Images {
 }
 
 impl TryFrom<Received> for DynamoDbStreamRecord {
-    type Error = OtherService;
+    type Error = String;
 
-    fn try_from(received: Received) -> Result<Self, OtherService> {
+    fn try_from(received: Received) -> Result<Self, String> {
         const NO_KEYS: BodyError = BodyError::new("the record has no keys");
-        check_service(received.event_source, "aws:dynamodb")?;
+        check_service(received.event_source.as_deref(), "aws:dynamodb")?;
         let is_of_dynamodb = received.user_identity.is_some_and(|identity| {
             identity.r#type.as_deref() == Some("Service")
                 && identity.principal_id.as_deref() == Some("dynamodb.amazonaws.com")
@@ -253,7 +253,7 @@ impl TryFrom<Received> for DynamoDbStreamRecord {
         let is_expiry = is_of_dynamodb && received.event_name.as_deref() == Some("REMOVE");
         let images = received.dynamodb.unwrap_or_default();
         let keys = images.keys.as_ref().ok_or(NO_KEYS).and_then(plain::item);
-        let table = received.event_source_arn.as_deref().and_then(table_arn);
+        let table = received.event_source_arn.as_deref().map(table_arn);
         let item = keys.as_ref().ok();
         let item = item.map(|keys| Fingerprint::json(keys.get().as_bytes()));
         let order_key = item.map(|item| format!("{}#{}", table.unwrap_or_default(), item.as_str()));
@@ -272,9 +272,10 @@ impl TryFrom<Received> for DynamoDbStreamRecord {
 }
 
 /// Takes `arn:aws:dynamodb:region:account:table/name` from the stream's ARN.
-fn table_arn(stream: &str) -> Option<&str> {
-    let (table, _) = stream.split_once("/stream/").unwrap_or((stream, ""));
-    (!table.is_empty()).then_some(table)
+fn table_arn(stream: &str) -> &str {
+    stream
+        .split_once("/stream/")
+        .map_or(stream, |(table, _)| table)
 }
 
 /// Makes the JSON of a [`Change`].
@@ -376,7 +377,7 @@ impl Source for DynamoDbStreamEvent {
 
     /// Takes the table's name.
     fn origin(record: &DynamoDbStreamRecord) -> Option<&str> {
-        let (_, name) = table_arn(record.event_source_arn.as_deref()?)?.split_once(":table/")?;
+        let (_, name) = table_arn(record.event_source_arn.as_deref()?).split_once(":table/")?;
         (!name.is_empty()).then_some(name)
     }
 

@@ -17,10 +17,12 @@ mod tests;
 pub(crate) use crate::envelope::event_bridge::open as open_event_bridge;
 #[cfg(feature = "batch")]
 pub(crate) use crate::envelope::is_pointer as is_s3_pointer;
-#[cfg(feature = "streams")]
-pub(crate) use crate::envelope::s3::identity as s3_identity;
 #[cfg(any(feature = "streams", feature = "invoke"))]
 pub(crate) use crate::envelope::s3::object_key;
+#[cfg(feature = "streams")]
+pub(crate) use crate::envelope::s3::{
+    Entity as S3Entity, Notification as S3Notification, identity as s3_identity,
+};
 #[cfg(feature = "invoke")]
 pub(crate) use crate::envelope::sns::open as open_sns;
 

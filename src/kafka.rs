@@ -301,10 +301,8 @@ impl KafkaRecord {
 
 /// Reads the id of a record. A topic's name may have hyphens, an offset has none.
 fn place(id: &str) -> Value {
-    let place = id.rsplit_once('-');
-    let place = place.and_then(|(name, offset)| Some((name, offset.parse::<u64>().ok()?)));
-    let (partition, offset) = place.unwrap_or((id, 0));
-    json!({ "partition": partition, "offset": offset })
+    let (partition, offset) = id.rsplit_once('-').unwrap_or_default();
+    json!({ "partition": partition, "offset": offset.parse::<u64>().ok() })
 }
 
 impl Source for KafkaEvent {

@@ -150,8 +150,8 @@ use std::time::SystemTime;
 use serde::Deserialize;
 
 use crate::batch::Source;
-use crate::kinesis::aggregate::{Damaged, MOST_RECORDS, SubRecord};
-use crate::streams::{Data, OtherService, Shard, Windowed, check_service, seconds, token};
+use crate::kinesis::aggregate::{MOST_RECORDS, SubRecord};
+use crate::streams::{Data, Shard, check_service, seconds, token};
 
 mod aggregate;
 
@@ -182,9 +182,9 @@ pub struct KinesisEvent {
 }
 
 impl TryFrom<Shard<KinesisRecord>> for KinesisEvent {
-    type Error = Windowed;
+    type Error = &'static str;
 
-    fn try_from(shard: Shard<KinesisRecord>) -> Result<Self, Windowed> {
+    fn try_from(shard: Shard<KinesisRecord>) -> Result<Self, &'static str> {
         let records = shard.records()?;
         Ok(Self { records })
     }
@@ -237,9 +237,6 @@ impl KinesisRecord {
     /// Takes the records out of an aggregate. Any other record stays as it is. `room` is for so many
     /// records of aggregates; `None` behind one for which it was too small.
     fn opened(mut self, room: &mut Option<usize>) -> Vec<Self> {
-        const DAMAGED: BodyError = BodyError::new(
-            "the data is an aggregate of the Kinesis Producer Library that can't be read",
-        );
         const TOO_MANY: BodyError = BodyError::not_run(
             "the batch has more than 32,768 records in aggregates: it is delivered again from here on; a smaller `BatchSize` avoids that",
         );
@@ -257,7 +254,7 @@ impl KinesisRecord {
         };
         let problem = match data.bytes().ok().and_then(aggregate::open) {
             None => None,
-            Some(Err(Damaged)) => Some(DAMAGED),
+            Some(Err(damaged)) => Some(damaged),
             Some(Ok(records)) => {
                 *room = left.checked_sub(records.len());
                 if room.is_some() {
@@ -303,10 +300,10 @@ struct Payload {
 }
 
 impl TryFrom<Received> for KinesisRecord {
-    type Error = OtherService;
+    type Error = String;
 
-    fn try_from(received: Received) -> Result<Self, OtherService> {
-        check_service(received.event_source, "aws:kinesis")?;
+    fn try_from(received: Received) -> Result<Self, String> {
+        check_service(received.event_source.as_deref(), "aws:kinesis")?;
         let payload = received.kinesis.unwrap_or_default();
         Ok(Self {
             event_id: received.event_id,
@@ -424,6 +421,14 @@ mod tests {
         assert_eq!(KinesisEvent::body(&record), Err(BodyError::MISSING));
         let bare: KinesisRecord = serde_json::from_value(json!({ "kinesis": {} })).unwrap();
         assert_eq!(bare, record);
+    }
+
+    #[test]
+    fn a_record_has_the_time_of_its_arrival() {
+        let kinesis = json!({ "approximateArrivalTimestamp": 1.25 });
+        let record = serde_json::from_value::<KinesisRecord>(json!({ "kinesis": kinesis }));
+        let arrived = SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(1_250);
+        assert_eq!(record.unwrap().approximate_arrival, Some(arrived));
     }
 
     #[test]

@@ -71,7 +71,7 @@ use serde_json::value::RawValue;
 use tracing::{Span, info_span};
 
 use crate::batch::{BodyError, Source};
-use crate::envelope::{object_key, s3_identity};
+use crate::envelope::{S3Entity, S3Notification, object_key, s3_identity};
 
 pub use crate::batch::{BatchError, Order, Rejected, Rejection};
 
@@ -127,21 +127,13 @@ pub struct S3Record {
 debug_fields!([] S3Record { id, event_name, event_time, bucket, version_id, sequencer });
 
 #[derive(Deserialize)]
-struct Wire {
-    #[serde(rename = "Event")]
-    event: Option<String>,
-    #[serde(rename = "Records")]
-    records: Option<Vec<Box<RawValue>>>,
-}
-
-#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Fields {
     #[serde(rename = "eventSource")]
     _source: EventSource,
     event_name: String,
     event_time: Option<String>,
-    s3: Entity,
+    s3: S3Entity<Object>,
 }
 
 /// The value that S3 documents; a record of another source is an error.
@@ -149,17 +141,6 @@ struct Fields {
 enum EventSource {
     #[serde(rename = "aws:s3")]
     S3,
-}
-
-#[derive(Deserialize)]
-struct Entity {
-    bucket: Bucket,
-    object: Object,
-}
-
-#[derive(Deserialize)]
-struct Bucket {
-    name: String,
 }
 
 #[derive(Deserialize)]
@@ -176,7 +157,7 @@ impl<'de> Deserialize<'de> for S3Event {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         const NO_NOTIFICATION: &str = "the event is no S3 notification: it has no `Records`";
         const NO_RECORD: &str = "the event holds a record that is not of S3";
-        let wire = Wire::deserialize(deserializer)?;
+        let wire = S3Notification::<Box<RawValue>>::deserialize(deserializer)?;
         let records = match (wire.records, wire.event.as_deref()) {
             (Some(records), _) => records,
             (None, Some("s3:TestEvent")) => Vec::new(),
@@ -195,7 +176,7 @@ impl<'de> Deserialize<'de> for S3Event {
 
 impl S3Record {
     fn new(position: usize, fields: Fields, json: Box<RawValue>) -> Self {
-        let Entity { bucket, object } = fields.s3;
+        let S3Entity { bucket, object } = fields.s3;
         let sequencer = object.sequencer.clone().unwrap_or_default();
         let token = s3_identity(bucket.name.clone(), object.key.clone(), sequencer);
         Self {

@@ -138,24 +138,13 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     }
 }
 
-/// The error for another service's event.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "this is an event of {found}, not of {expected}: connect the function to a source of {expected}, or use the layer for {found}"
-)]
-pub(crate) struct OtherService {
-    found: String,
-    expected: &'static str,
-}
-
 /// Checks the service that a record names. A record that names none passes: its id is still
 /// required.
-pub(crate) fn check_service(
-    found: Option<String>,
-    expected: &'static str,
-) -> Result<(), OtherService> {
+pub(crate) fn check_service(found: Option<&str>, expected: &str) -> Result<(), String> {
     match found {
-        Some(found) if found != expected => Err(OtherService { found, expected }),
+        Some(found) if found != expected => Err(format!(
+            "this is an event of {found}, not of {expected}: connect the function to a source of {expected}, or use the layer for {found}"
+        )),
         _ => Ok(()),
     }
 }
@@ -168,19 +157,13 @@ pub(crate) struct Shard<R> {
     window: Option<IgnoredAny>,
 }
 
-/// Reports an event of a tumbling window: Lambda takes a reply without the window's state for a failure,
-/// whatever was done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the event is of a tumbling window, and the reply would have no `state`: take `TumblingWindowInSeconds` out of the event source mapping"
-)]
-pub(crate) struct Windowed;
-
 impl<R> Shard<R> {
-    /// Returns the records, unless the mapping has windows.
-    pub(crate) fn records(self) -> Result<Vec<R>, Windowed> {
+    /// Returns the records, unless the mapping has windows: Lambda takes a reply without the window's
+    /// state for a failure, whatever was done.
+    pub(crate) fn records(self) -> Result<Vec<R>, &'static str> {
+        const WINDOWED: &str = "the event is of a tumbling window, and the reply would have no `state`: take `TumblingWindowInSeconds` out of the event source mapping";
         match self.window {
-            Some(_) => Err(Windowed),
+            Some(_) => Err(WINDOWED),
             None => Ok(self.records),
         }
     }
@@ -258,10 +241,10 @@ mod tests {
 
     #[test]
     fn another_service_is_named_beside_the_expected_one() {
-        let of = |service: &str| check_service(Some(service.to_owned()), "aws:kinesis");
+        let of = |service| check_service(Some(service), "aws:kinesis");
         assert_eq!(of("aws:kinesis"), Ok(()));
         assert_eq!(check_service(None, "aws:kinesis"), Ok(()));
-        let said = of("aws:sqs").unwrap_err().to_string();
+        let said = of("aws:sqs").unwrap_err();
         assert!(
             said.starts_with("this is an event of aws:sqs, not of aws:kinesis"),
             "{said}"

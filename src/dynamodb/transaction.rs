@@ -377,11 +377,6 @@ pub(super) fn action(write: &Write) -> Result<&TransactWriteItem, WriteError> {
         .map_err(|reason| WriteError::Incomplete(reason.clone()))
 }
 
-/// The function that commits this write.
-pub(super) fn transaction_of(write: &Write) -> Result<Transact, WriteError> {
-    Ok(body(write)?.transact)
-}
-
 fn body(write: &Write) -> Result<&Body, WriteError> {
     write.body().ok_or(WriteError::NotSupported)
 }
@@ -509,8 +504,8 @@ pub(super) async fn commit(
         ([first, ..], _) => {
             // The write has the function's address: a program that makes no writes is linked
             // without transactions.
-            let transact =
-                transaction_of(first).map_err(|error| StoreError::Rejected(error.into()))?;
+            let Body { transact, .. } =
+                body(first).map_err(|error| StoreError::Rejected(error.into()))?;
             transact(store, commit, deadline).await
         }
         // For half of what it would cost in a transaction. The write has no token: a copy of one that

@@ -64,7 +64,8 @@ fn string(text: &Value) -> Plain {
 fn number(digits: &Value) -> Plain {
     const NO_NUMBER: BodyError = BodyError::new("the record has a number that is none");
     let text = digits.as_str().ok_or(NO_NUMBER)?;
-    let is_number = text.starts_with(|first: char| first == '-' || first.is_ascii_digit());
+    // Of JSON's values, a number alone ends with a digit.
+    let is_number = text.ends_with(|last: char| last.is_ascii_digit());
     let raw = serde_json::from_str::<Box<RawValue>>(text).ok();
     let raw = raw.filter(|raw| is_number && raw.get() == text);
     raw.ok_or(NO_NUMBER)

@@ -16,27 +16,27 @@ pub(crate) fn object_key(encoded: &str) -> Option<String> {
 }
 
 #[derive(Deserialize)]
-struct Notification<'a> {
+pub(crate) struct Notification<R> {
     #[serde(rename = "Event")]
-    event: Option<String>,
-    #[serde(rename = "Records", borrow)]
-    records: Option<Vec<&'a RawValue>>,
+    pub(crate) event: Option<String>,
+    #[serde(rename = "Records")]
+    pub(crate) records: Option<Vec<R>>,
 }
 
 #[derive(Deserialize)]
 struct Record {
-    s3: Entity,
+    s3: Entity<Object>,
 }
 
 #[derive(Deserialize)]
-struct Entity {
-    bucket: Bucket,
-    object: Object,
+pub(crate) struct Entity<O> {
+    pub(crate) bucket: Bucket,
+    pub(crate) object: O,
 }
 
 #[derive(Deserialize)]
-struct Bucket {
-    name: String,
+pub(crate) struct Bucket {
+    pub(crate) name: String,
 }
 
 #[derive(Deserialize)]
@@ -46,7 +46,7 @@ struct Object {
 }
 
 pub(super) fn open(body: &str) -> Result<Opened, &'static str> {
-    let notification: Notification<'_> = read(body, NO_S3_EVENT)?;
+    let notification: Notification<&RawValue> = read(body, NO_S3_EVENT)?;
     let Some(records) = notification.records else {
         let is_test = notification.event.as_deref() == Some("s3:TestEvent");
         return Err(if is_test { S3_TEST_EVENT } else { NO_S3_EVENT });

@@ -191,6 +191,7 @@ fn a_pointer_stands_for_its_payload_inside_a_notification_too() {
     assert!(closed.pointer.is_some());
     let fetched = open(Some("7")).unwrap().unwrap();
     assert_eq!((&*fetched.text, fetched.pointer), ("7", None));
+    assert!(!closed.keeps_id && !fetched.keeps_id);
     for opened in [closed.id, fetched.id] {
         assert_eq!(opened, id(Envelope::Sns, SNS), "the notification's");
     }

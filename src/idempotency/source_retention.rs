@@ -1,6 +1,5 @@
 //! Compares how long outcomes are kept with how long their source may deliver again.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -31,8 +30,8 @@ impl SourceRetention {
         let event = "retention_too_short";
         let detail = format!(
             "the source may deliver an event again for {declared}, and its outcome is kept for {kept}: a later delivery runs again; set a retention of {declared} or more",
-            declared = Words(self.declared),
-            kept = Words(kept),
+            declared = words(self.declared),
+            kept = words(kept),
         );
         tracing::warn!(event, %detail, "idempotency");
     }
@@ -48,17 +47,13 @@ impl Idempotency {
 }
 
 /// Writes a duration in its largest whole unit.
-struct Words(Duration);
-
-impl fmt::Display for Words {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [(u64, &str); 3] = [(86_400, "day"), (3_600, "hour"), (60, "minute")];
-        let seconds = self.0.as_secs();
-        let whole = |(unit, _): &&(u64, &str)| seconds >= *unit && seconds.is_multiple_of(*unit);
-        let (unit, name) = UNITS.iter().find(whole).unwrap_or(&(1, "second"));
-        let count = seconds / unit;
-        write!(f, "{count} {name}{}", if count == 1 { "" } else { "s" })
-    }
+fn words(time: Duration) -> String {
+    const UNITS: [(u64, &str); 3] = [(86_400, "day"), (3_600, "hour"), (60, "minute")];
+    let seconds = time.as_secs();
+    let whole = |(unit, _): &&(u64, &str)| seconds >= *unit && seconds.is_multiple_of(*unit);
+    let (unit, name) = UNITS.iter().find(whole).unwrap_or(&(1, "second"));
+    let count = seconds / unit;
+    format!("{count} {name}{}", if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]
@@ -67,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_duration_is_written_in_its_largest_whole_unit() {
-        for (seconds, words) in [
+        for (seconds, expected) in [
             (0, "0 seconds"),
             (1, "1 second"),
             (120, "2 minutes"),
@@ -76,7 +71,7 @@ mod tests {
             (604_800, "7 days"),
             (604_801, "604801 seconds"),
         ] {
-            assert_eq!(Words(Duration::from_secs(seconds)).to_string(), words);
+            assert_eq!(words(Duration::from_secs(seconds)), expected);
         }
     }
 }

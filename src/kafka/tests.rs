@@ -56,6 +56,7 @@ fn a_cluster_without_an_arn_is_its_servers_in_any_order() {
     assert_eq!(one.as_deref(), Some("b-1:9092,b-2:9092#a-0-7"));
     assert_eq!(one, other);
     assert_eq!(token_from(&json!({ "bootstrapServers": "" })), None);
+    assert_eq!(token_from(&json!({ "eventSourceArn": "" })), None);
     assert_eq!(token_from(&json!({})), None);
 }
 

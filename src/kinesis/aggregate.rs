@@ -19,6 +19,8 @@
 
 use md5::{Digest, Md5};
 
+use crate::batch::BodyError;
+
 const MAGIC: &[u8] = &[0xf3, 0x89, 0x9a, 0xc2];
 const DIGEST_BYTES: usize = 16;
 
@@ -39,17 +41,17 @@ pub(super) struct SubRecord<'a> {
 }
 
 /// The digest is right, and the message is none of an aggregate.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Damaged;
+const DAMAGED: BodyError =
+    BodyError::new("the data is an aggregate of the Kinesis Producer Library that can't be read");
 
 /// Returns the records of an aggregate; `None` for data that is none. As in AWS's own libraries, data
 /// is an aggregate where its digest is right.
-pub(super) fn open(data: &[u8]) -> Option<Result<Vec<SubRecord<'_>>, Damaged>> {
+pub(super) fn open(data: &[u8]) -> Option<Result<Vec<SubRecord<'_>>, BodyError>> {
     let (message, digest) = data
         .strip_prefix(MAGIC)?
         .split_last_chunk::<DIGEST_BYTES>()?;
     let is_right = Md5::digest(message).as_slice() == digest.as_slice();
-    is_right.then(|| records(message).ok_or(Damaged))
+    is_right.then(|| records(message).ok_or(DAMAGED))
 }
 
 fn records(message: &[u8]) -> Option<Vec<SubRecord<'_>>> {
@@ -201,7 +203,7 @@ mod tests {
 
     use super::*;
 
-    fn of_message(message: &[u8]) -> Option<Result<usize, Damaged>> {
+    fn of_message(message: &[u8]) -> Option<Result<usize, BodyError>> {
         open(&digested(message)).map(|opened| opened.map(|records| records.len()))
     }
 
@@ -247,7 +249,7 @@ mod tests {
             open(&data).map(|opened| opened.map(|records| records.len()))
         };
         assert_eq!(of(MOST_RECORDS), Some(Ok(MOST_RECORDS)));
-        assert_eq!(of(MOST_RECORDS + 1), Some(Err(Damaged)));
+        assert_eq!(of(MOST_RECORDS + 1), Some(Err(DAMAGED)));
     }
 
     #[test]
@@ -270,13 +272,15 @@ mod tests {
             b"\x0a\x01a\x1a\x02\x1a\x00",
             b"\x0a\x01a\x1a\x04\x08\x01\x1a\x00",
             b"\x0a\x01a\x1a\x06\x08\x00\x10\x00\x1a\x00",
+            // One whose hash key is bytes.
+            b"\x0a\x01a\x1a\x06\x08\x00\x12\x00\x1a\x00",
             // A key that is no text, or a number; a length beyond the end; an endless number.
             b"\x0a\x01\xff",
             b"\x08\x01",
             b"\x0a\x7f",
             b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
         ] {
-            assert_eq!(of_message(message), Some(Err(Damaged)), "{message:?}");
+            assert_eq!(of_message(message), Some(Err(DAMAGED)), "{message:?}");
         }
     }
 
@@ -300,7 +304,8 @@ mod tests {
     fn fields_that_are_not_known_are_skipped() {
         let record = b"\x0a\x01a\x1a\x0a\x08\x00\x1a\x01z\x22\x03\x0a\x01t";
         assert_eq!(of_message(record), Some(Ok(1)), "tags");
-        let others = b"\x50\x96\x01\x51xxxxxxxx\x55xxxx\x52\x01x";
+        // `w` begins no field.
+        let others = b"\x50\x96\x01\x51wwwwwwww\x55wwww\x52\x01w";
         assert_eq!(of_message(others), Some(Ok(0)));
     }
 }

@@ -241,6 +241,7 @@ mod tests {
             let message = message(&fields);
             assert_eq!(message.correlation_id.as_deref(), Some("c-1"));
             assert_eq!(ActiveMqEvent::origin(&message), Some("orders"));
+            assert_eq!(ActiveMqEvent::order_key(&message), Some("orders"));
         }
     }
 

@@ -299,6 +299,15 @@ mod tests {
         let message = &messages(&[with_id(&json!(null))])[0];
         assert_eq!(&*message.queue, "bills");
         assert_eq!(RabbitMqEvent::origin(message), Some("bills::/"));
+        assert_eq!(RabbitMqEvent::order_key(message), Some("bills::/"));
+    }
+
+    #[test]
+    fn a_redelivered_message_is_a_repeated_one() {
+        let deliveries = |fields: Value| RabbitMqEvent::deliveries(&messages(&[fields])[0]);
+        assert_eq!(deliveries(json!({ "redelivered": true })), Some(2));
+        assert_eq!(deliveries(json!({ "redelivered": false })), None);
+        assert_eq!(deliveries(json!({})), None);
     }
 
     #[test]

@@ -113,6 +113,14 @@ macro_rules! leaves {
     };
 }
 
+macro_rules! compounds {
+    ($($name:ident($($argument:tt: $type:ty),*) = $variant:expr;)*) => {
+        $(fn $name(self, $($argument: $type),*) -> Result<Parts, fmt::Error> {
+            Ok(Parts::of($variant))
+        })*
+    };
+}
+
 impl ser::Serializer for Digester {
     type Ok = Digest;
     type Error = fmt::Error;
@@ -207,44 +215,14 @@ impl ser::Serializer for Digester {
         })
     }
 
-    fn serialize_seq(self, _: Option<usize>) -> Result<Parts, fmt::Error> {
-        Ok(Parts::of(None))
-    }
-
-    fn serialize_tuple(self, _: usize) -> Result<Parts, fmt::Error> {
-        Ok(Parts::of(None))
-    }
-
-    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Parts, fmt::Error> {
-        Ok(Parts::of(None))
-    }
-
-    fn serialize_tuple_variant(
-        self,
-        _: &'static str,
-        _: u32,
-        variant: &'static str,
-        _: usize,
-    ) -> Result<Parts, fmt::Error> {
-        Ok(Parts::of(Some(variant)))
-    }
-
-    fn serialize_map(self, _: Option<usize>) -> Result<Parts, fmt::Error> {
-        Ok(Parts::of(None))
-    }
-
-    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Parts, fmt::Error> {
-        Ok(Parts::of(None))
-    }
-
-    fn serialize_struct_variant(
-        self,
-        _: &'static str,
-        _: u32,
-        variant: &'static str,
-        _: usize,
-    ) -> Result<Parts, fmt::Error> {
-        Ok(Parts::of(Some(variant)))
+    compounds! {
+        serialize_seq(_: Option<usize>) = None;
+        serialize_tuple(_: usize) = None;
+        serialize_tuple_struct(_: &'static str, _: usize) = None;
+        serialize_tuple_variant(_: &'static str, _: u32, variant: &'static str, _: usize) = Some(variant);
+        serialize_map(_: Option<usize>) = None;
+        serialize_struct(_: &'static str, _: usize) = None;
+        serialize_struct_variant(_: &'static str, _: u32, variant: &'static str, _: usize) = Some(variant);
     }
 
     fn collect_str<T: Display + ?Sized>(self, value: &T) -> Digested {

@@ -55,7 +55,8 @@ pub struct FaultyStore {
 
 #[derive(Debug, Default)]
 struct State {
-    plan: Plan,
+    waiting: VecDeque<(Call, Fault)>,
+    dice: Option<Dice>,
     crash: Option<PlannedCrash>,
     /// Writes that are still on their way.
     late: Vec<Late>,
@@ -86,7 +87,7 @@ impl FaultyStore {
     pub fn seeded(inner: impl Store, seed: u64, probability: f64) -> Self {
         let store = Self::new(inner);
         let random = fastrand::Rng::with_seed(seed);
-        lock(&store.state).plan.dice = Some(Dice {
+        lock(&store.state).dice = Some(Dice {
             random,
             probability,
         });
@@ -95,8 +96,7 @@ impl FaultyStore {
 
     /// Queues a fault for the next such call.
     pub fn inject(&self, call: Call, fault: Fault) {
-        let mut state = lock(&self.state);
-        state.plan.waiting.push_back((call, fault));
+        lock(&self.state).waiting.push_back((call, fault));
     }
 
     /// Lets the process die at the next such call, before it is sent. Before [`Call::Complete`] or
@@ -154,7 +154,8 @@ impl FaultyStore {
     /// Stops all faults, and forgets those in the queue, and a crash. Late writes still arrive.
     pub fn calm(&self) {
         let mut state = lock(&self.state);
-        state.plan = Plan::default();
+        state.waiting.clear();
+        state.dice = None;
         state.crash = None;
     }
 
@@ -173,7 +174,7 @@ impl FaultyStore {
             let _ = self.under_way(late).arrive(&write, deadline).await;
         }
         let mut state = lock(&self.state);
-        let fault = state.plan.next(call)?;
+        let fault = state.next(call)?;
         *state.met.entry((call, fault.name())).or_default() += 1;
         Some(fault)
     }
@@ -504,19 +505,13 @@ impl fmt::Display for Fault {
     }
 }
 
-#[derive(Debug, Default)]
-struct Plan {
-    waiting: VecDeque<(Call, Fault)>,
-    dice: Option<Dice>,
-}
-
 #[derive(Debug)]
 struct Dice {
     random: fastrand::Rng,
     probability: f64,
 }
 
-impl Plan {
+impl State {
     fn next(&mut self, call: Call) -> Option<Fault> {
         let told = self.waiting.iter().position(|(wanted, _)| *wanted == call);
         match told {

@@ -167,24 +167,6 @@ struct TaskId {
     task_id: String,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Wire<'a> {
-    invocation_schema_version: &'a str,
-    /// The code of a task without a result. A reply has a result for its one task.
-    treat_missing_keys_as: ResultCode,
-    invocation_id: &'a str,
-    results: [TaskResult<'a>; 1],
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct TaskResult<'a> {
-    task_id: &'a str,
-    result_code: ResultCode,
-    result_string: &'a str,
-}
-
 /// The codes that AWS documents for a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 enum ResultCode {
@@ -234,18 +216,19 @@ impl Reply {
     }
 
     fn result(&self, result_code: ResultCode, result_string: &str) -> Box<RawValue> {
-        let wire = Wire {
-            invocation_schema_version: &self.schema_version,
-            treat_missing_keys_as: ResultCode::TemporaryFailure,
-            invocation_id: &self.invocation_id,
-            results: [TaskResult {
-                task_id: &self.task_id,
-                result_code,
-                result_string,
+        let reply = json!({
+            "invocationSchemaVersion": self.schema_version,
+            // The code of a task without a result. A reply has a result for its one task.
+            "treatMissingKeysAs": ResultCode::TemporaryFailure,
+            "invocationId": self.invocation_id,
+            "results": [{
+                "taskId": self.task_id,
+                "resultCode": result_code,
+                "resultString": result_string,
             }],
-        };
+        });
         // Texts can always be written as JSON.
-        to_raw_value(&wire).unwrap_or_else(|_| RawValue::NULL.to_owned())
+        to_raw_value(&reply).unwrap_or_else(|_| RawValue::NULL.to_owned())
     }
 }
 

@@ -6,6 +6,7 @@ use lambda_idempotency::kafka::{ItemFailures, KafkaEvent, KafkaRecord};
 use serde_json::json;
 
 use super::*;
+use crate::secrets::Log;
 
 const MSK: &str = include_str!("../../fixtures/kafka-msk.json");
 const SELF_MANAGED: &str = include_str!("../../fixtures/kafka-self-managed.json");
@@ -145,6 +146,7 @@ async fn a_tombstone_is_none_and_a_broken_value_fails_alone(server: Server) {
 
 on_each_server!(a_decoder_is_given_the_schema_of_the_value);
 async fn a_decoder_is_given_the_schema_of_the_value(server: Server) {
+    let (log, _capture) = Log::capture();
     let once = engine(&server).await;
     let decode = |value: &[u8], record: &KafkaRecord| {
         let schema = record.value_schema_id.clone().ok_or("no schema")?;
@@ -166,6 +168,9 @@ async fn a_decoder_is_given_the_schema_of_the_value(server: Server) {
     let reply = named(worker.call(event).await.unwrap());
     assert_eq!(reply, [("t-0".to_owned(), 2)]);
     assert_eq!(*seen.lock().unwrap(), [("17".to_owned(), 3)]);
+    let text = log.text();
+    assert!(text.contains("the body doesn't decode: &str"), "{text}");
+    assert!(!text.contains("no schema"), "{text}");
 }
 
 on_each_server!(a_value_that_is_no_json_is_compared_as_a_whole_whatever_the_selector);

@@ -159,6 +159,20 @@ fn what_no_try_of_the_job_mends_is_permanent() {
             "Idempotency.Mismatch: ",
         ),
         (
+            Error::Interrupted {
+                since: std::time::SystemTime::UNIX_EPOCH,
+            },
+            false,
+            "PermanentFailure",
+            "Idempotency.Interrupted: ",
+        ),
+        (
+            Error::Exhausted { attempts: 3 },
+            false,
+            "PermanentFailure",
+            "Idempotency.Exhausted: ",
+        ),
+        (
             Error::Unreadable("it".into()),
             false,
             "PermanentFailure",
