@@ -122,7 +122,7 @@
 //!
 //! Final answers, for 24 hours unless [`retention`](crate::Builder::retention) or the route says
 //! otherwise: 2xx, 3xx and those 4xx that a retry would get again. 400, 401, 403, 408, 409, 421,
-//! 425, 429 and 5xx end the claim, so that a retry runs
+//! 423, 424, 425, 429 and 5xx end the claim, so that a retry runs
 //! ([`store_server_errors`](Settings::store_server_errors) stores 5xx too, for a time of
 //! their own); so does an error of the handler, and a panic where [`OnCrash`](crate::OnCrash) lets a
 //! retry run at once. Both go on to the caller. Behind a [saga](crate::Claim::saga) that was undone, such

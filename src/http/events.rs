@@ -65,7 +65,7 @@ use tower::Service;
 use crate::engine::claim::Claim;
 use crate::engine::error::Obstacle;
 use crate::http::problem::STATUS;
-use crate::http::service::{OwnResponse, read_own};
+use crate::http::service::{ReadOwn, read_own};
 use crate::http::{IdempotencyService, ReadError, RequestBody};
 
 mod conversion;
@@ -184,9 +184,7 @@ where
         let request = payload.head().with_lambda_context(context.clone());
         let body = EventBody(Box::new((payload, context)));
         let mut request = request.map(|()| body);
-        let own = OwnResponse {
-            read: own_response::<E::Response>,
-        };
+        let own: ReadOwn<Full<Bytes>> = own_response::<E::Response>;
         request.extensions_mut().insert(own);
         let mut service = IdempotencyService {
             once: self.once.clone(),

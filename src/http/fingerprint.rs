@@ -10,23 +10,16 @@ use http::request::Parts;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
 
 use crate::http::operation::{query, whole_path};
+use crate::http::settings::Settings;
 use crate::protocol::fingerprint::Fingerprint;
 use crate::protocol::gzip;
-use crate::protocol::pointer::Pointer;
 
 #[cfg(test)]
 mod tests;
 
-/// Selects the headers that count, and the fields of a JSON body that don't.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Compared<'a> {
-    pub(super) headers: &'a [HeaderName],
-    pub(super) without: &'a [Pointer],
-}
-
-impl Compared<'_> {
+impl Settings {
     /// Takes the fingerprint of a request as it was received, but for the coding of its body.
-    pub(super) fn of(&self, parts: &Parts, body: &[u8]) -> Fingerprint {
+    pub(super) fn fingerprint(&self, parts: &Parts, body: &[u8]) -> Fingerprint {
         let text = |text: &str| Fingerprint::bytes(text.as_bytes());
         let mut all = vec![
             text(parts.method.as_str()),
@@ -34,7 +27,8 @@ impl Compared<'_> {
             text(&canonical_query(query(parts).as_deref())),
             self.of_body(parts, body),
         ];
-        all.extend(self.headers.iter().map(|name| header(parts, name)));
+        let headers = self.fingerprint_headers.iter();
+        all.extend(headers.map(|name| header(parts, name)));
         Fingerprint::combine(&all)
     }
 
@@ -45,7 +39,7 @@ impl Compared<'_> {
         let content_type = content_type.and_then(|value| value.to_str().ok());
         match content_type {
             Some(content_type) if is_json(content_type) => {
-                Fingerprint::json_without(body, self.without)
+                Fingerprint::json_without(body, &self.fingerprint_without)
             }
             Some(content_type) => of_multipart(content_type, body)
                 .or_else(|| of_form(content_type, body))
@@ -57,10 +51,10 @@ impl Compared<'_> {
     /// Takes the fingerprint of a body that isn't said to be JSON: fields are left out of it all the
     /// same, where it is, since some senders name another content type or none.
     fn of_other(&self, body: &[u8]) -> Fingerprint {
-        if self.without.is_empty() {
+        if self.fingerprint_without.is_empty() {
             Fingerprint::bytes(body)
         } else {
-            Fingerprint::json_without(body, self.without)
+            Fingerprint::json_without(body, &self.fingerprint_without)
         }
     }
 }

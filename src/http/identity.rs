@@ -77,7 +77,7 @@ pub(super) async fn identify<B: RequestBody>(
     if read.is_none() {
         (read, identity.body) = bounded(parts, identity.body, once, settings).await?;
     }
-    identity.fingerprint = read.map(|bytes| settings.compared().of(parts, &bytes));
+    identity.fingerprint = read.map(|bytes| settings.fingerprint(parts, &bytes));
     Ok(identity)
 }
 

@@ -14,7 +14,7 @@ use crate::http::fingerprint::AcceptedCodings;
 use crate::http::problem::Problem;
 use crate::http::replay_hook::changed;
 use crate::http::settings::Settings;
-use crate::http::stored_response::{Malformed, StoredResponse};
+use crate::http::stored_response::StoredResponse;
 use crate::idempotency::Idempotency;
 
 /// `true` on a replay.
@@ -54,7 +54,7 @@ fn stored(
 ) -> Result<(Response<Bytes>, HeaderMap), Problem> {
     let decoded = replayed.decode_with(|mut stored: StoredResponse| {
         let (any_coding, trailers) = (stored.any_coding, stored.take_trailers()?);
-        Ok::<_, Malformed>((any_coding, stored.into_response()?, trailers))
+        Ok::<_, &str>((any_coding, stored.into_response()?, trailers))
     });
     let (any_coding, response, trailers) = decoded.map_err(|obstacle| Problem::of(&obstacle))?;
     if !any_coding && !accepted.accept(response.headers()) {

@@ -172,11 +172,7 @@ pub(super) fn read_own<A: 'static>(obstacle: Obstacle) -> Result<A, Obstacle> {
 
 /// Takes the handler's own response to a condition that failed out of the obstacle, where the
 /// handler's type of responses is not the layer's. It comes with the request.
-pub(super) struct OwnResponse<B> {
-    pub(super) read: fn(Obstacle) -> Result<Response<B>, Obstacle>,
-}
-
-clone_fields!([B] OwnResponse<B> { read });
+pub(super) type ReadOwn<B> = fn(Obstacle) -> Result<Response<B>, Obstacle>;
 
 /// Says why there is no response of the handler's.
 enum Unanswered<E> {
@@ -238,7 +234,7 @@ where
     let obstructed =
         |obstacle| Unanswered::Problem(Problem::of_run(&obstacle, is_protected), unprotected);
     parts.extensions.insert(run.claim().clone());
-    let own_response = parts.extensions.remove::<OwnResponse<RB>>();
+    let own_response = parts.extensions.remove::<ReadOwn<RB>>();
     // For the hooks: a successor may finish first, whose response is replayed to this request then.
     let needs_head = settings.on_error.is_some() || settings.on_replay.is_some();
     let head = needs_head.then(|| Box::new(parts.clone()));
@@ -286,7 +282,7 @@ where
         Ok(Ended::Done | Ended::Unprotected) => unprotected,
         // The handler's own answer to its condition. The claim is released, so nothing is stored.
         Err(refused @ Error::Refused(_)) => {
-            let read = own_response.map_or(read_own as fn(_) -> _, |own| own.read);
+            let read = own_response.unwrap_or(read_own);
             return match read(refused) {
                 Ok(response) => Ok(stated(response.map(ResponseBody::passing), unprotected)),
                 Err(refused) => Err(read_own(refused).map_or_else(obstructed, Unanswered::Handler)),

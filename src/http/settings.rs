@@ -10,7 +10,6 @@ use http::request::Parts;
 use http::{Method, Response};
 
 use crate::engine::settings::OnMissingKey;
-use crate::http::fingerprint::Compared;
 use crate::http::operation::{label, matched_template, nest, nested_path, operation, path};
 use crate::http::place::{self, IDEMPOTENCY_KEY, Place};
 use crate::http::problem::{Problem, ProblemDetails, stated};
@@ -273,14 +272,6 @@ impl Settings {
     /// Makes the response to a problem: the API's own, or a problem document.
     pub(super) fn problem_response(&self, problem: Problem) -> Response<Bytes> {
         self.respond(problem, &self.details(problem))
-    }
-
-    /// Returns what counts in the fingerprint of a request.
-    pub(super) fn compared(&self) -> Compared<'_> {
-        Compared {
-            headers: &self.fingerprint_headers,
-            without: &self.fingerprint_without,
-        }
     }
 
     fn details(&self, problem: Problem) -> ProblemDetails {

@@ -47,12 +47,12 @@ impl From<&[u8]> for Octets {
 }
 
 impl TryFrom<Octets> for Vec<u8> {
-    type Error = Malformed;
+    type Error = &'static str;
 
-    fn try_from(octets: Octets) -> Result<Self, Malformed> {
+    fn try_from(octets: Octets) -> Result<Self, &'static str> {
         match octets {
             Octets::Text(text) => Ok(text.into_bytes()),
-            Octets::Binary { base64 } => BASE64.decode(base64.as_bytes()).map_err(|_| Malformed),
+            Octets::Binary { base64 } => BASE64.decode(base64.as_bytes()).map_err(|_| MALFORMED),
         }
     }
 }
@@ -82,13 +82,13 @@ impl StoredResponse {
     }
 
     /// Takes the trailers out.
-    pub(super) fn take_trailers(&mut self) -> Result<HeaderMap, Malformed> {
+    pub(super) fn take_trailers(&mut self) -> Result<HeaderMap, &'static str> {
         header_map(std::mem::take(&mut self.trailers))
     }
 
-    pub(super) fn into_response(self) -> Result<Response<Bytes>, Malformed> {
+    pub(super) fn into_response(self) -> Result<Response<Bytes>, &'static str> {
         let mut response = Response::new(Bytes::from(Vec::try_from(self.body)?));
-        *response.status_mut() = StatusCode::from_u16(self.status).map_err(|_| Malformed)?;
+        *response.status_mut() = StatusCode::from_u16(self.status).map_err(|_| MALFORMED)?;
         *response.headers_mut() = header_map(self.headers)?;
         Ok(response)
     }
@@ -98,15 +98,15 @@ fn octets((name, value): (&HeaderName, &HeaderValue)) -> (String, Octets) {
     (name.as_str().to_owned(), Octets::from(value.as_bytes()))
 }
 
-fn header_map(stored: Vec<(String, Octets)>) -> Result<HeaderMap, Malformed> {
+fn header_map(stored: Vec<(String, Octets)>) -> Result<HeaderMap, &'static str> {
     let mut headers = HeaderMap::new();
     for (name, value) in stored {
-        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| Malformed)?;
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| MALFORMED)?;
         let value = HeaderValue::from_maybe_shared(Bytes::from(Vec::try_from(value)?));
         // A map of headers has an end, where the other way to append panics.
-        let value = value.map_err(|_| Malformed)?;
+        let value = value.map_err(|_| MALFORMED)?;
         let appended = headers.try_append(name, value);
-        appended.map_err(|_| Malformed)?;
+        appended.map_err(|_| MALFORMED)?;
     }
     Ok(headers)
 }
@@ -139,10 +139,8 @@ pub fn response_of(outcome: &str) -> Option<Response<Bytes>> {
     stored.into_response().ok()
 }
 
-/// Reports a stored outcome that is no response, without its content, which may be anything.
-#[derive(Debug, thiserror::Error)]
-#[error("the stored outcome is not an HTTP response")]
-pub(super) struct Malformed;
+/// Says that a stored outcome is no response, without its content, which may be anything.
+const MALFORMED: &str = "the stored outcome is not an HTTP response";
 
 /// Not stored unless configured otherwise.
 ///
@@ -187,8 +185,8 @@ pub(super) fn stored<'a>(
 mod tests {
     use super::*;
 
-    fn read(stored: &str) -> Result<Response<Bytes>, Malformed> {
-        let stored: StoredResponse = serde_json::from_str(stored).map_err(|_| Malformed)?;
+    fn read(stored: &str) -> Result<Response<Bytes>, &'static str> {
+        let stored: StoredResponse = serde_json::from_str(stored).map_err(|_| MALFORMED)?;
         stored.into_response()
     }
 

@@ -19,6 +19,8 @@ pub(super) fn verdict(status: StatusCode, stores_server_errors: bool) -> Verdict
         | StatusCode::REQUEST_TIMEOUT
         | StatusCode::CONFLICT
         | StatusCode::MISDIRECTED_REQUEST
+        | StatusCode::LOCKED
+        | StatusCode::FAILED_DEPENDENCY
         | StatusCode::TOO_EARLY
         | StatusCode::TOO_MANY_REQUESTS => Verdict::Release,
         _ if status.is_success() || status.is_redirection() || status.is_client_error() => {
@@ -139,7 +141,8 @@ mod tests {
             );
         }
         for status in [
-            100, 101, 400, 401, 403, 408, 409, 421, 425, 429, 500, 501, 502, 503, 504, 599, 999,
+            100, 101, 400, 401, 403, 408, 409, 421, 423, 424, 425, 429, 500, 501, 502, 503, 504,
+            599, 999,
         ] {
             assert_eq!(
                 verdict(StatusCode::from_u16(status).unwrap(), false),

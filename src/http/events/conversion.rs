@@ -227,7 +227,8 @@ impl sealed::Answer for ApiGatewayProxyResponse {
 
 impl sealed::Answer for ApiGatewayV2httpResponse {
     fn to_http(&self) -> Response<Bytes> {
-        let mut headers = merged(&self.multi_value_headers, &self.headers);
+        // Format 2.0 has no other map: API Gateway sends no header of `multi_value_headers`.
+        let mut headers = self.headers.clone();
         add_cookies(&mut headers, &self.cookies);
         let body = decoded(self.body.as_ref(), self.is_base64_encoded);
         response(self.status_code, headers, body)
@@ -429,6 +430,19 @@ mod tests {
         for back in [url.to_http(), http.to_http()] {
             assert_eq!(back.headers(), response().headers());
         }
+    }
+
+    #[test]
+    fn a_header_that_format_2_0_does_not_send_is_not_stored() {
+        let mut answer = ApiGatewayV2httpResponse::default();
+        let values = [("vary", "origin"), ("vary", "accept"), ("x-order", "17")];
+        let [sent, other, unsent] = values.map(|(name, value)| {
+            let name = HeaderName::from_static(name);
+            (name, HeaderValue::from_static(value))
+        });
+        answer.headers.extend([sent]);
+        answer.multi_value_headers.extend([other, unsent]);
+        assert_eq!(answer.to_http().headers(), &answer.headers);
     }
 
     #[test]
