@@ -321,9 +321,11 @@ impl Journal {
 
 #[doc(hidden)]
 impl SagaState {
-    /// Reads the state; `None` where no saga was begun. One that was erased has no more to say.
+    /// Reads the state; `None` where no saga was begun, or an operator has it begin anew. One that was erased
+    /// has no more to say.
     pub fn of(journal: &Journal) -> Option<Self> {
         Some(match &journal.get(SAGA)?.state {
+            StepState::Failed => return None,
             StepState::Confirmed(Ok(text)) => serde_json::from_str(text).unwrap_or_default(),
             _ => Self {
                 is_erased: true,

@@ -1,13 +1,12 @@
 //! Sagas: what was done stands as a whole, or what was confirmed is undone, whenever the process dies.
 
 use std::collections::BTreeMap;
-use std::iter;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use lambda_idempotency::protocol::journal::StepState;
+use lambda_idempotency::protocol::journal::{SagaState, StepState};
 use lambda_idempotency::protocol::packed::{LargeOutcome, Place};
 use lambda_idempotency::protocol::record::{
     Ended, Found, Intervention, Owner, Record, RecordWrite,
@@ -275,6 +274,30 @@ impl Bench {
 
     async fn status(&self) -> SagaStatus {
         SagaStatus::of(&self.record().await).expect("a saga")
+    }
+
+    /// Releases the record as an operator does, with these entries as failed.
+    async fn release_by_hand(&self, fails: impl Fn(&str) -> bool) {
+        let id = self.once.record_id(&key()).unwrap();
+        let end = Instant::now() + LEASE;
+        let found = self.store.load(&id, end).await.unwrap().unwrap();
+        let record = found.content.unwrap();
+        let failed = record.journal.iter().filter(|(name, _)| fails(name));
+        let failed = failed.map(|(name, entry)| {
+            let entry = entry.ended(StepState::Failed, None, self.clock.now());
+            (name, entry)
+        });
+        let released = Intervention {
+            id,
+            seen: found.version,
+            owner: Owner::random().unwrap(),
+            expiration: record.expiration,
+            steps: failed.collect(),
+            end: Ended::Released { last_error: None },
+        };
+        let released = RecordWrite::Intervene(released);
+        let released = self.store.write(&released, end).await;
+        assert_matches!(released, Ok(Answer::Applied(_)));
     }
 
     /// All effects stand, or none that was confirmed; nothing happened twice, nothing else is undone.
@@ -916,25 +939,7 @@ async fn a_compensation_that_an_operator_settled_is_as_any_other() {
     bench.deliver().await.unwrap().unwrap_err();
     assert_eq!(bench.status().await, SagaStatus::Stuck);
 
-    let id = bench.once.record_id(&key()).unwrap();
-    let end = Instant::now() + LEASE;
-    let found = bench.store.load(&id, end).await.unwrap().unwrap();
-    let record = found.content.unwrap();
-    let entry = record.journal.get("charge/undo").unwrap();
-    let failed = entry.ended(StepState::Failed, None, bench.clock.now());
-    let settled = Intervention {
-        id,
-        seen: found.version,
-        owner: Owner::random().unwrap(),
-        expiration: record.expiration,
-        steps: iter::once(("charge/undo", failed)).collect(),
-        end: Ended::Released { last_error: None },
-    };
-    let settled = bench
-        .store
-        .write(&RecordWrite::Intervene(settled), end)
-        .await;
-    assert_matches!(settled, Ok(Answer::Applied(_)));
+    bench.release_by_hand(|name| name == "charge/undo").await;
 
     *bench.undo_fails.lock().unwrap() = None;
     *bench.dies_behind.lock().unwrap() = Some("charge/undo".to_owned());
@@ -943,6 +948,20 @@ async fn a_compensation_that_an_operator_settled_is_as_any_other() {
     let ended = bench.deliver_all().await;
     assert_matches!(ended, Err(Error::Failed { .. }));
     bench.assert_whole("settled");
+}
+
+/// As `rerun --steps repeat` does.
+#[tokio::test(start_paused = true)]
+async fn a_saga_that_an_operator_has_run_anew_notes_its_state_again() {
+    let bench = bench(true, None);
+    bench.deliver().await.unwrap().unwrap();
+    bench.release_by_hand(|_| true).await;
+    let record = bench.record().await;
+    assert!(SagaState::of(&record.journal).is_none());
+    bench.deliver().await.unwrap().unwrap();
+    let record = bench.record().await;
+    let state = SagaState::of(&record.journal).expect("a state");
+    assert!(!state.is_erased);
 }
 
 #[tokio::test(start_paused = true)]

@@ -216,6 +216,11 @@ fn the_record_and_its_journal_give_the_status() {
     }
     let plain = Record::new(under_way, EpochSeconds(9));
     assert_eq!(SagaStatus::of(&plain), None);
+    // An operator has it begin anew.
+    let mut anew = record(Status::Completed, &back, StepState::Failed);
+    let entry = StepEntry::new(StepState::Failed, 2, 1, AT);
+    anew.journal.put(SAGA, entry);
+    assert_eq!(SagaStatus::of(&anew), None);
     // An operator has erased what the saga and its step returned.
     let erased = StepState::Confirmed(Err(Omission::Redacted));
     for (undo, expected) in [

@@ -273,6 +273,8 @@ fn a_saga_was_ended_half_done_unless_it_went_forward_or_all_is_undone() {
         (Status::Completed, &erased, &pending, true),
         (Status::Failed, &back, &undone, false),
         (Status::Completed, &confirmed("{}"), &pending, false),
+        // A rerun had it begin anew.
+        (Status::Completed, &StepState::Failed, &pending, false),
         (Status::InProgress, &back, &pending, false),
     ] {
         let mut record = Record::new(status, EpochSeconds(4_000_000_000));
