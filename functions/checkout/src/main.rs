@@ -16,7 +16,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::error::DisplayErrorContext;
 use lambda_idempotency::dynamodb::DynamoDbStore;
 use lambda_idempotency::sqs::{BatchLayer, Message};
-use lambda_idempotency::{Claim, Idempotency, SagaError};
+use lambda_idempotency::{Claim, Idempotency, SagaError, Step};
 use lambda_runtime::Error;
 use serde::{Deserialize, Serialize};
 use telemetry::Exporter;
@@ -61,10 +61,15 @@ async fn check_out(
     }
 }
 
+/// Without an answer the step, or its compensation, may have been done: the record says so.
+fn step(name: &str) -> Step<ShopError> {
+    Step::named(name).unsure_after(ShopError::may_be_done)
+}
+
 async fn all_steps(shop: &Shop, order: &Order, claim: &Claim) -> Result<(), SagaError<ShopError>> {
     let mut saga = claim.saga()?.permanent(ShopError::is_refusal);
     let reserve = |key| shop.reserve(claim, order, key);
-    saga.step("reserve", reserve, |key, reservation| {
+    saga.step(step("reserve"), reserve, |key, reservation| {
         shop.release(reservation, key)
     })
     .await?;
@@ -72,13 +77,15 @@ async fn all_steps(shop: &Shop, order: &Order, claim: &Claim) -> Result<(), Saga
     // that fails for another reason than a refusal may have happened.
     let charge = |key| shop.charge(order, key);
     let look = |key| shop.charged(key);
-    saga.queried_step("charge", look, charge, |key, receipt| {
+    saga.queried_step(step("charge"), look, charge, |key, receipt| {
         shop.refund(receipt, key)
     })
     .await?;
     let book = |key| shop.ship(claim, order, key);
-    saga.step("ship", book, |key, parcel| shop.call_back(parcel, key))
-        .await?;
+    saga.step(step("ship"), book, |key, parcel| {
+        shop.call_back(parcel, key)
+    })
+    .await?;
     saga.finish().await
 }
 

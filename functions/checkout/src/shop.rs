@@ -29,6 +29,11 @@ impl ShopError {
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self, Self::Declined | Self::NoCarrier)
     }
+
+    /// Tells whether it may have been done, though no answer came.
+    pub(crate) fn may_be_done(&self) -> bool {
+        matches!(self, Self::NoAnswer(_))
+    }
 }
 
 #[derive(Clone)]

@@ -34,15 +34,14 @@ impl Shop {
             let entry_id = Uuid::new_v4().to_string();
             return Ok(self.ledger.enter(entry_id, &body, None).await?);
         };
-        let charge = Step::named("charge");
+        // Without an answer it may have been taken: the record says so.
+        let charge = Step::named("charge").unsure_after(ProviderError::may_have_charged);
         let charge = if provider.honours_keys {
             // A charge that was under way is asked for again, and the provider recognises its key.
             charge
         } else {
             // It would be taken twice. An operator looks.
-            charge
-                .on_crash(OnCrash::Interrupt)
-                .unsure_after(ProviderError::may_have_charged)
+            charge.on_crash(OnCrash::Interrupt)
         };
         let receipt = claim
             .step(charge, |key| provider.charge(&body, key))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
@@ -47,6 +47,19 @@ impl Meddler for LoseCharge {
     fn fault(&self, operation: &str, request: &Value) -> Fault {
         let is_charge = request["ExpressionAttributeValues"][":what"]["S"] == "charge";
         if operation == "UpdateItem" && is_charge && self.0.fetch_add(1, Ordering::Relaxed) == 0 {
+            return Fault::LoseReply;
+        }
+        Fault::Pass
+    }
+}
+
+/// Loses each reply to a reservation, until it is told to stop.
+struct LoseReservations(AtomicBool);
+
+impl Meddler for LoseReservations {
+    fn fault(&self, _: &str, request: &Value) -> Fault {
+        let is_reservation = request["Item"]["what"]["S"] == "reserve";
+        if is_reservation && self.0.load(Ordering::Relaxed) {
             return Fault::LoseReply;
         }
         Fault::Pass
@@ -143,4 +156,23 @@ async fn a_charge_whose_reply_is_lost_is_not_repeated() {
     let expected = ["reserve", "charge", "ship"].map(|what| (what.to_owned(), 1));
     assert_eq!(done(&function).await, BTreeMap::from(expected));
     assert_eq!(lossy.0.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reservation_whose_replies_are_lost_may_have_happened_says_its_record() {
+    let function = Function::checkout().await;
+    let lossy = Arc::new(LoseReservations(AtomicBool::new(true)));
+    let proxy = Proxy::meddled_with(function.server(), lossy.clone()).await;
+    let order = json!({ "order_id": "o-1", "quantity": 2, "amount": 1_250 });
+    let behind = function.behind(&proxy);
+    let mut sandbox = behind.start().await;
+    assert_eq!(failed(sandbox.invoke(delivery(&order)).await).len(), 1);
+    let record = function.record().await;
+    let reservation = record["step:reserve"].as_m().expect("an entry");
+    assert_eq!(text(reservation, "state"), "PENDING");
+
+    lossy.0.store(false, Ordering::Relaxed);
+    deliver(&behind, &order, (0, false)).await;
+    let expected = ["reserve", "charge", "ship"].map(|what| (what.to_owned(), 1));
+    assert_eq!(done(&function).await, BTreeMap::from(expected));
 }

@@ -195,7 +195,7 @@ async fn in_steps_with_a_provider_that_ignores_keys_there_is_never_a_second_char
 }
 
 #[tokio::test]
-async fn a_charge_that_was_refused_is_asked_for_again_whatever_the_provider() {
+async fn a_refused_charge_is_asked_for_again_and_one_without_an_answer_stays_in_doubt() {
     for provider in [
         Provider::that_honours_keys().await,
         Provider::that_ignores_keys().await,
@@ -216,6 +216,9 @@ async fn a_charge_that_was_refused_is_asked_for_again_whatever_the_provider() {
         let mut sandbox = function.start().await;
         provider.refuse_next(StatusCode::BAD_GATEWAY);
         assert_eq!(failed(sandbox.invoke(one_payment()).await), ["message-0"]);
+        let record = function.record().await;
+        let charge = record["step:charge"].as_m().expect("an entry");
+        assert_eq!(text(charge, "state"), "PENDING");
         let again = failed(sandbox.invoke(one_payment()).await);
         assert_eq!(again.is_empty(), provider.honours_keys());
     }
