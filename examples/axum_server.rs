@@ -69,13 +69,20 @@ async fn main() -> Result<(), Error> {
         let ended = until
             .clone()
             .then(|()| tokio::time::sleep(Duration::from_secs(8)));
+        let serving = axum::serve(listener, router).with_graceful_shutdown(until);
+        let mut serving = tokio::spawn(serving.into_future());
         tokio::select! {
-            served = axum::serve(listener, router).with_graceful_shutdown(until) => served?,
-            // A client that sends or reads slowly holds its connection.
+            served = &mut serving => served??,
+            // A handler is slow, or a client that sends or reads slowly holds its connection.
             () = ended => {}
         }
-        // The runs of clients that hung up may not have ended.
-        Ok::<_, std::io::Error>(once.drain(Duration::from_secs(20)).await)
+        // The runs of these requests, and of clients that hung up, may not have ended.
+        let left = once.drain(Duration::from_secs(18)).await;
+        // The connections end with the process: the answers of these runs leave before.
+        if !serving.is_finished() {
+            let _ = tokio::time::timeout(Duration::from_secs(2), serving).await;
+        }
+        Ok::<_, std::io::Error>(left)
     });
 
     let client = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();

@@ -1,4 +1,4 @@
-//! An axum server whose orders and whose keys commit in one PostgreSQL transaction.
+//! An axum server whose orders and whose keys commit in one PostgreSQL transaction. It ends on SIGTERM.
 //!
 //! ```sh
 //! scripts/with postgres -- cargo run -p lambda-idempotency-postgres --example axum_on_postgres
@@ -20,6 +20,8 @@ use lambda_idempotency::{Claim, Idempotency, InFlight};
 use lambda_idempotency_postgres::{PostgresStore, TransactionError};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{sleep, timeout};
 use tokio_postgres::NoTls;
 
 type Store = PostgresStore<Pool>;
@@ -83,13 +85,35 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let once = Idempotency::builder(store.clone())
         .namespace("shop")
         .in_flight(InFlight::WaitUpTo(Duration::from_mins(1)))
-        .build()?;
+        .build()?
+        .claimless();
     let router = Router::new()
         .route("/orders", post(place))
-        .layer(IdempotencyLayer::unscoped(once.claimless()))
+        .layer(IdempotencyLayer::unscoped(once.clone()))
         .with_state(store);
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+    let (mut stop, mut end) = (
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::terminate())?,
+    );
     println!("http://{}/orders", listener.local_addr()?);
-    axum::serve(listener, router).await?;
+    let serving = axum::serve(listener, router).with_graceful_shutdown(async move {
+        stop.recv().await;
+    });
+    let mut serving = tokio::spawn(serving.into_future());
+    tokio::select! {
+        served = &mut serving => served??,
+        // A handler is slow, or a client that sends or reads slowly holds its connection.
+        () = async { end.recv().await; sleep(Duration::from_secs(8)).await } => {}
+    }
+    // The runs of these requests, and of clients that hung up, may not have ended.
+    let left = once.drain(Duration::from_secs(18)).await;
+    // The connections end with the process: the answers of these runs leave before.
+    if !serving.is_finished() {
+        let _ = timeout(Duration::from_secs(2), serving).await;
+    }
+    if left > 0 {
+        eprintln!("runs that were cut off: {left}");
+    }
     Ok(())
 }
