@@ -46,7 +46,7 @@ pub enum Problem {
     ReadOnly,
     /// The role lacks a privilege (`42501`).
     #[error(
-        "the role lacks a privilege: grant it SELECT, INSERT, UPDATE and DELETE on the idempotency tables, and let a role that may create tables run `create_tables`"
+        "the role lacks a privilege: grant it SELECT, INSERT, UPDATE and DELETE on the idempotency tables, and let a role that may create tables run `create_tables`; a handler that has SET another role sends `RESET ROLE` last"
     )]
     NoPrivilege,
     /// The server didn't let the role in (`28000`, `28P01`).
@@ -180,11 +180,14 @@ impl PostgresError {
     pub(crate) fn of_code(
         code: &str,
         message: &str,
-        ends_session: bool,
+        severity: &str,
         is_of_text: bool,
         names: [Option<&str>; 3],
     ) -> Self {
+        let ends_session = ["FATAL", "PANIC"].contains(&severity);
         let problem = match code {
+            // A server whose log can't be written, on a full disk say, may find a commit in it when it starts again.
+            _ if severity == "PANIC" => Problem::Unreachable,
             "42P01" | "42703" | "3F000" => Problem::NoTable,
             "25006" => Problem::ReadOnly,
             // To `BEGIN ISOLATION LEVEL SERIALIZABLE`.
@@ -264,6 +267,24 @@ impl PostgresError {
             problem => problem,
         };
         Self { problem, ..self }
+    }
+
+    /// The error of a statement that is not the store's own, where the driver knows no answer to it. Of another one, such an answer would leave
+    /// it open what applied.
+    pub(crate) fn of_copy(self) -> Self {
+        if self.problem != Problem::Unreachable
+            || self.answer.is_some()
+            || !self.to_string().contains("unexpected message")
+        {
+            return self;
+        }
+        let words =
+            "`COPY` from or to the client is a call of the driver's, in an open transaction";
+        Self {
+            problem: Problem::Refused,
+            answer: Some(words.to_owned()),
+            ..self
+        }
     }
 
     /// The engine's error for a problem that sending the same again doesn't fix.
@@ -445,28 +466,41 @@ mod tests {
             ("server login has been failing", Problem::Unreachable),
             ("query_wait_timeout", Problem::Unreachable),
         ] {
-            let error = PostgresError::of_code("08P01", words, true, false, [None; 3]);
+            let error = PostgresError::of_code("08P01", words, "FATAL", false, [None; 3]);
             assert_eq!(error.problem(), Problem::Unreachable, "{words}");
             assert_eq!(error.of_connecting().problem(), problem, "{words}");
         }
     }
 
     #[test]
+    fn what_a_server_applied_before_it_panicked_is_open() {
+        // Its disk is full, or takes no writes.
+        for code in ["53100", "42501", "58030", "XX000"] {
+            let of = |severity| PostgresError::of_code(code, "no", severity, false, [None; 3]);
+            let panicked = of("PANIC");
+            assert_eq!(panicked.problem(), Problem::Unreachable, "{code}");
+            assert!(!panicked.keeps_connection(), "{code}");
+            assert!(StoreError::from(panicked).may_have_applied(), "{code}");
+            assert_ne!(of("ERROR").problem(), Problem::Unreachable, "{code}");
+        }
+    }
+
+    #[test]
     fn a_message_that_may_quote_a_value_is_left_out() {
-        for (code, ends_session, is_of_text, is_shown) in [
-            ("22P02", false, true, false),
+        for (code, severity, is_of_text, is_shown) in [
+            ("22P02", "ERROR", true, false),
             // Of a text search's query, and of a statement.
-            ("42601", false, false, false),
-            ("42601", false, true, true),
-            ("42501", false, false, true),
-            ("42P10", false, false, true),
-            ("54000", false, false, false),
-            ("53100", false, false, true),
-            ("XX000", false, false, false),
-            ("XX000", true, false, true),
+            ("42601", "ERROR", false, false),
+            ("42601", "ERROR", true, true),
+            ("42501", "ERROR", false, true),
+            ("42P10", "ERROR", false, true),
+            ("54000", "ERROR", false, false),
+            ("53100", "ERROR", false, true),
+            ("XX000", "ERROR", false, false),
+            ("XX000", "FATAL", false, true),
         ] {
             let names = [None, Some("email"), None];
-            let error = PostgresError::of_code(code, "jane", ends_session, is_of_text, names);
+            let error = PostgresError::of_code(code, "jane", severity, is_of_text, names);
             let said = error.to_string();
             assert_eq!(said.contains("jane"), is_shown, "{said}");
             let place = format!("SQLSTATE {code}, column `email`");
@@ -486,7 +520,7 @@ mod tests {
             ),
             ("no pg_hba.conf entry for host, SSL on", Problem::NotLetIn),
         ] {
-            let error = PostgresError::of_code("28000", words, true, false, [None; 3]);
+            let error = PostgresError::of_code("28000", words, "FATAL", false, [None; 3]);
             assert_eq!(error.of_connecting().problem(), problem, "{words}");
         }
     }

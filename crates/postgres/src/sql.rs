@@ -67,7 +67,7 @@ impl Sql {
     ) -> Result<u64, PostgresError> {
         let statement = self.filled(session, tables).await?;
         let rows = session.execute(&statement, &self.values).await;
-        rows.map_err(PostgresError::of_statement)
+        rows.map_err(|error| error.of_copy().of_statement())
     }
 
     /// Runs the statement, and returns the rows that it gives.
@@ -78,7 +78,7 @@ impl Sql {
     ) -> Result<Vec<Vec<Cell>>, PostgresError> {
         let statement = self.filled(session, tables).await?;
         let rows = session.query(&statement, &self.values).await;
-        rows.map_err(PostgresError::of_statement)
+        rows.map_err(|error| error.of_copy().of_statement())
     }
 
     async fn filled<S: Session>(

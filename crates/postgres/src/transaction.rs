@@ -56,6 +56,9 @@ impl Isolation {
 /// expired record, a handler that returns a result gets this, too; an error lets the key run again, and it
 /// commits twice. A savepoint (`SAVEPOINT … `, `ROLLBACK TO …`) is yours.
 ///
+/// The record is written as the role that the handler leaves: after `SET LOCAL ROLE`, send `RESET ROLE` at the end, or
+/// grant that role the privileges on the tables. A `SET` without `LOCAL` stays on the pool's connection.
+///
 /// # Cancellation
 ///
 /// A statement that is dropped before its answer leaves the transaction open, and its connection is

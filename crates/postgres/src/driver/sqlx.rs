@@ -147,7 +147,11 @@ fn of(error: sqlx::Error) -> PostgresError {
         let answer = PostgresError::of_code(
             db.code(),
             db.message(),
-            matches!(db.severity(), PgSeverity::Fatal | PgSeverity::Panic),
+            match db.severity() {
+                PgSeverity::Panic => "PANIC",
+                PgSeverity::Fatal => "FATAL",
+                _ => "ERROR",
+            },
             matches!(db.position(), Some(PgErrorPosition::Original(_))),
             [db.table(), db.column(), db.constraint()],
         );

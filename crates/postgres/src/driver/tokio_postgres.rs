@@ -140,18 +140,20 @@ fn of(error: tokio_postgres::Error) -> PostgresError {
     let answer = PostgresError::of_code(
         db.code().code(),
         db.message(),
-        is_fatal(db),
+        severity(db),
         matches!(db.position(), Some(ErrorPosition::Original(_))),
         [db.table(), db.column(), db.constraint()],
     );
     answer.caused_by(error)
 }
 
-/// Tells whether the connection ends with this error. `PgBouncer` says it in the field that a server translates.
-fn is_fatal(error: &DbError) -> bool {
+/// Returns the severity in the server's own words. `PgBouncer` says it in the field that a server translates.
+fn severity(error: &DbError) -> &str {
     match error.parsed_severity() {
-        Some(severity) => matches!(severity, Severity::Fatal | Severity::Panic),
-        None => matches!(error.severity(), "FATAL" | "PANIC"),
+        Some(Severity::Panic) => "PANIC",
+        Some(Severity::Fatal) => "FATAL",
+        Some(_) => "ERROR",
+        None => error.severity(),
     }
 }
 

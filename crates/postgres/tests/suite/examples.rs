@@ -80,7 +80,7 @@ async fn post(address: &str, key: &str, body: &str) -> (u16, String, Value) {
 }
 
 #[tokio::test]
-async fn the_server_places_each_order_once() {
+async fn the_server_places_each_order_once_and_ends_at_sigterm() {
     let (url, client) = database().await;
     let mut server = start("axum_on_postgres", &url, []);
     let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
@@ -119,6 +119,12 @@ async fn the_server_places_each_order_once() {
         .unwrap()
         .get(0);
     assert_eq!(count, 2);
+
+    let id = server.id().unwrap().to_string();
+    let told = Command::new("kill").arg(id).status().await.unwrap();
+    assert!(told.success());
+    let ended = timeout(MINUTE, server.wait()).await.unwrap().unwrap();
+    assert!(ended.success(), "{ended}");
 }
 
 #[tokio::test]

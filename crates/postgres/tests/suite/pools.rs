@@ -7,7 +7,7 @@ use fastrand::Rng;
 use lambda_idempotency::protocol::record::{NewClaim, Owner, RELEASED, RecordWrite};
 use lambda_idempotency::store::transaction::{Commit, Committed, Write};
 use lambda_idempotency::store::{Answer, Store as Records};
-use lambda_idempotency::{EpochMillis, EpochSeconds, Error, Key, Outcome};
+use lambda_idempotency::{EpochMillis, EpochSeconds, Error, Key, Outcome, StoreError};
 use lambda_idempotency_postgres::{Pool, PostgresStore, Problem, Sql, TransactionError};
 use sqlx::postgres::PgPoolOptions;
 use tokio::sync::Barrier;
@@ -71,21 +71,35 @@ async fn a_pool_of_one_is_enough_for_large_outcomes_and_steps() {
     work.await.unwrap();
 }
 
+/// Renews a lease that isn't there.
+async fn renew(store: &Store) -> Result<Answer, StoreError> {
+    let once = engine(store.clone());
+    let renewal = RecordWrite::Renew {
+        id: once.record_id(&Key::new("op", "absent")).unwrap(),
+        owner: Owner::from_stored("none"),
+        lease: EpochMillis::from(SystemTime::now()),
+        expiration: EpochSeconds(0),
+    };
+    store.write(&renewal, Instant::now() + MINUTE).await
+}
+
 #[tokio::test]
 async fn a_renewal_does_not_wait_for_the_pool() {
     let (store, _) = store_of(&url(), 1).await;
-    let once = engine(store.clone());
     let taken = store.pool().get().await.unwrap();
-    let soon = EpochMillis::from(SystemTime::now());
-    let id = once.record_id(&Key::new("op", "absent")).unwrap();
-    let renewal = RecordWrite::Renew {
-        id,
-        owner: Owner::from_stored("none"),
-        lease: soon,
-        expiration: EpochSeconds(0),
-    };
-    let renewed = store.write(&renewal, Instant::now() + MINUTE).await;
+    let renewed = renew(&store).await;
     assert!(renewed.is_ok(), "{renewed:?}");
+    drop(taken);
+}
+
+/// It would keep a note of each for ever.
+#[tokio::test]
+async fn the_pools_manager_keeps_no_note_of_a_connection_beside_the_pool() {
+    let (store, _) = store_of(&url(), 1).await;
+    let taken = store.pool().get().await.unwrap();
+    renew(&store).await.unwrap();
+    let notes = format!("{:?}", store.pool().manager().statement_caches);
+    assert_eq!(notes.matches("(Weak)").count(), 1, "{notes}");
     drop(taken);
 }
 
@@ -316,20 +330,12 @@ async fn time_to_leave_the_connection_beside_the_pool() -> Duration {
         .await
         .unwrap();
     let taken = store.pool().get().await.unwrap();
-    let id = once.record_id(&Key::new("op", "absent")).unwrap();
-    let soon = EpochMillis::from(SystemTime::now());
-    let renewal = RecordWrite::Renew {
-        id,
-        owner: Owner::from_stored("none"),
-        lease: soon,
-        expiration: EpochSeconds(0),
-    };
     may_write(&role, false).await;
-    let refused = store.write(&renewal, Instant::now() + MINUTE).await;
+    let refused = renew(&store).await;
     assert_eq!(problem(&refused.unwrap_err()), Problem::ReadOnly);
     let used = Instant::now();
     may_write(&role, true).await;
-    let renewed = store.write(&renewal, Instant::now() + MINUTE).await;
+    let renewed = renew(&store).await;
     assert!(renewed.is_ok(), "{renewed:?}");
     drop(taken);
     used.elapsed()

@@ -6,8 +6,8 @@ use lambda_idempotency_postgres::Problem;
 use super::{Done, add, add_by, insert, says, store_error};
 use crate::support::bouncer::bouncer;
 use crate::support::{
-    Engine, Failed, Store, count, engine, problem, refusing, sql, sqlx_store, store, store_of,
-    stores, table, transact, url,
+    Engine, Failed, Store, count, engine, name, problem, refusing, sql, sqlx_store, store,
+    store_of, stores, table, transact, url,
 };
 
 async fn transacted(
@@ -348,6 +348,30 @@ async fn a_drivers_nested_transaction_is_noticed() {
         }
         assert_eq!(count(&store, &rows).await, committed);
     }
+}
+
+#[tokio::test]
+async fn a_handler_that_leaves_a_role_without_privileges_is_told_to_reset_it() {
+    let store = store().await;
+    let (role, rows) = (name("role"), table(&store, "n bigint").await);
+    sql(&format!(
+        "CREATE ROLE {role}; GRANT INSERT ON {rows} TO {role}"
+    ))
+    .await;
+    let run = async |last: &'static str| {
+        let done = transacted(&store, &rows, async |tx| {
+            tx.batch_execute(&format!("SET LOCAL ROLE {role}")).await?;
+            insert(tx, &rows).await?;
+            Ok(tx.batch_execute(last).await?)
+        });
+        done.await
+    };
+    let refused = store_error(run("SELECT 1").await);
+    assert_eq!(problem(&refused), Problem::NoPrivilege);
+    says(&refused, "sends `RESET ROLE` last");
+    assert_eq!(count(&store, &rows).await, 0);
+    assert_matches!(run("RESET ROLE").await, Ok(Outcome::Executed(1)));
+    assert_eq!(count(&store, &rows).await, 2);
 }
 
 #[tokio::test]

@@ -51,6 +51,34 @@ async fn a_statement_that_fails_writes_nothing_and_says_what_is_wrong_with_it() 
     assert_eq!(count(&store, &rows).await, 1);
 }
 
+/// The server waits for rows, or sends some, which the driver doesn't expect.
+#[tokio::test]
+async fn a_copy_among_the_writes_is_no_lost_server_and_says_whose_call_it_is() {
+    let (store, on_sqlx) = (store().await, engine(sqlx_store().await));
+    let rows = table(&store, "n bigint").await;
+    let once = engine(store.clone());
+    for copy in ["FROM STDIN", "TO STDOUT"] {
+        let write = Sql::new(format!("COPY {rows} {copy}"));
+        let done = claimed(&once, "a", write.clone()).await;
+        for done in [done, claimed(&on_sqlx, "a", write).await] {
+            assert_matches!(done, Err(Error::NotCommitted(_)), "{copy}");
+            let error = store_error(done);
+            assert_matches!(error, StoreError::Rejected(_), "{copy}");
+            assert_eq!(problem(&error), Problem::Statement, "{copy}");
+            says(
+                &error,
+                "`COPY` from or to the client is a call of the driver's",
+            );
+        }
+    }
+    let insert = Sql::new(format!("INSERT INTO {rows} VALUES (1)"));
+    for once in [&*once, &*on_sqlx] {
+        let done = claimed(once, "a", insert.clone()).await;
+        assert_matches!(done, Ok(Outcome::Executed(1)));
+    }
+    assert_eq!(count(&store, &rows).await, 2);
+}
+
 #[tokio::test]
 async fn an_empty_statement_never_reaches_the_server() {
     let done = written(&store().await, "a", Sql::new(" \n ")).await;
