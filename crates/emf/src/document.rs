@@ -3,7 +3,7 @@
 use std::io::{Result, Write};
 
 use metrics::{Key, Label, Unit};
-use serde_json::{Map, Number, Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 
 use crate::recorder::{Drained, Sample, Value};
 
@@ -12,6 +12,9 @@ const MOST_METRICS: usize = 100;
 
 /// The number of values of one metric in one document.
 const MOST_VALUES: usize = 100;
+
+/// The largest value, 2^360; the least one is its negative. CloudWatch takes none that is not finite, either.
+const LARGEST: f64 = f64::from_bits((1_023 + 360) << 52);
 
 /// The number of dimensions in a set.
 const MOST_DIMENSIONS: usize = 30;
@@ -60,7 +63,7 @@ fn first(samples: Vec<Sample>) -> (Map<String, Json>, Vec<Json>, Vec<Sample>) {
             beyond.push(sample);
             continue;
         }
-        let number = |value: f64| Number::from_f64(value).map(Json::Number);
+        let number = |value: f64| (value.abs() <= LARGEST).then(|| json!(value));
         let value = match &mut sample.value {
             Value::Counted(count) => Some(json!(count)),
             Value::Level(level) => number(*level),
@@ -71,7 +74,7 @@ fn first(samples: Vec<Sample>) -> (Map<String, Json>, Vec<Json>, Vec<Sample>) {
             }
         };
         let unit = sample.unit.and_then(name_of);
-        // A value that is not finite has no form in JSON.
+        // One value that CloudWatch doesn't take would cost the whole document.
         if let Some(value) = value {
             metrics.push(match unit {
                 Some(unit) => json!({ "Name": sample.name, "Unit": unit }),

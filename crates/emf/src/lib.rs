@@ -55,9 +55,10 @@
 //!
 //! A document has at most 100 metrics, and a histogram 100 values; what is beyond is in further
 //! documents. A histogram keeps 20,000 values until they are written, and drops what is beyond. The
-//! first 30 labels are dimensions, further ones are properties of the log line. A metric is not
-//! written, and an error is logged, where its name is blank, longer than 255 characters, `_aws`, or
-//! that of one of its labels, or where a label is named `_aws`.
+//! first 30 labels are dimensions, further ones are properties of the log line. A value that is not
+//! finite, or beyond ±2^360, is left out. A metric is not written, and an error is logged, where its
+//! name is blank, longer than 255 characters, `_aws`, or that of one of its labels, or where a label is
+//! named `_aws`.
 //!
 //! With Lambda's JSON log format, keep `ApplicationLogLevel` at INFO, and limit what is logged by an
 //! `EnvFilter`: a document has no level, so that Lambda takes it for INFO, and drops it above.

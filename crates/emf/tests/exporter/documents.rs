@@ -206,16 +206,20 @@ fn more_values_or_metrics_than_a_document_may_have_go_on_in_further_documents() 
 }
 
 #[test]
-fn a_value_that_json_has_no_form_for_is_left_out() {
+fn a_value_that_cloudwatch_does_not_take_is_left_out() {
     let written = Written::new();
+    let largest = 2_f64.powi(360);
     let documents = written.of(|| {
-        histogram!("time").record(f64::NAN);
-        histogram!("time").record(2.0);
+        for value in [f64::NAN, 2.0, largest.next_up(), -largest, f64::MIN] {
+            histogram!("time").record(value);
+        }
         gauge!("level").set(f64::INFINITY);
+        gauge!("depth").set(-largest.next_up());
     });
     assert_eq!(documents.len(), 1);
-    assert_eq!(documents[0]["time"], json!([2.0]));
+    assert_eq!(documents[0]["time"], json!([2.0, -largest]));
     assert!(documents[0].get("level").is_none());
+    assert!(documents[0].get("depth").is_none());
     assert!(
         written
             .of(|| histogram!("time").record(f64::NAN))
