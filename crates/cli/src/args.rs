@@ -27,7 +27,7 @@ use crate::time;
 #[derive(Debug, Parser)]
 #[command(name = "idempotency", version, max_term_width = 100)]
 #[command(
-    after_help = "Exit codes: 0 fine, 1 something needs an operator, 2 usage, 3 the store or a service failed, 4 the record moved"
+    after_help = "Exit codes: 0 fine, 1 records listed, or something needs an operator, 2 usage, 3 the store or a service failed, 4 the record moved"
 )]
 pub struct Cli {
     /// The flags that all commands share.

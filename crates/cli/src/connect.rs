@@ -305,7 +305,7 @@ async fn postgres(url: &str, global: &Global) -> Result<PostgresStore<PgPool>, F
     }
     let options: PgConnectOptions = url
         .parse()
-        .map_err(|error| Failure::service("read --store", &error))?;
+        .map_err(|error: sqlx::Error| Failure::usage(format!("--store: {error}")))?;
     let connect = PgConnection::connect_with(&options);
     // Once without the pool, which tries again and again, and then tells of its own timeout alone.
     match tokio::time::timeout(global.timeout, connect).await {

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 pub enum Exit {
     /// 0: all is well, or what was asked is done.
     Fine = 0,
-    /// 1: something was found that needs an operator.
+    /// 1: `list` found records, or something needs an operator.
     Found = 1,
     /// 2: the command can't be understood, or no record fits it. Nothing was written.
     Usage = 2,
@@ -19,7 +19,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// The code of a command that looks for what needs an operator.
+    /// The code of `list`, and of a command that looks for what needs an operator.
     pub(crate) fn if_found(is_found: bool) -> Self {
         if is_found { Self::Found } else { Self::Fine }
     }

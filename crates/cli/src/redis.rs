@@ -6,7 +6,7 @@ use std::time::Duration;
 use lambda_idempotency::protocol::record::Found;
 use lambda_idempotency::store::Store as _;
 use lambda_idempotency::{RecordId, StoreError};
-use lambda_idempotency_redis::{RedisStore, RedisStoreError};
+use lambda_idempotency_redis::{Problem, RedisStore, RedisStoreError};
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{Cmd, FromRedisValue, cmd};
 use serde::{Deserialize, Serialize};
@@ -41,7 +41,10 @@ pub(crate) fn is_address(url: &str) -> bool {
 
 impl Redis {
     pub(crate) async fn connect(url: &str, global: &Global) -> Result<Self, Failure> {
-        let failed = |error: RedisStoreError| Failure::service("connect to Redis", &error);
+        let failed = |error: RedisStoreError| match error.problem() {
+            Problem::Address => Failure::usage(format!("--store: {error}")),
+            _ => Failure::service("connect to Redis", &error),
+        };
         let connect = async {
             // The first connection says clearly what is wrong.
             let store = RedisStore::connect(url).await?;

@@ -29,9 +29,9 @@ pub(crate) struct Deployment {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "What the code sets")]
 pub struct Settings {
-    /// The time for which outcomes are kept.
-    #[arg(long, default_value = "7days", value_parser = time::duration, value_name = "DURATION")]
-    pub retention: Duration,
+    /// The time for which outcomes are kept: 7 days are assumed, where neither this nor a template says it.
+    #[arg(long, value_parser = time::duration, value_name = "DURATION")]
+    pub retention: Option<Duration>,
     /// The time for which permanent failures are kept: an hour, where it isn't given. Give it where the code
     /// has such failures: streams are compared with it then, too.
     #[arg(long, value_parser = time::duration, value_name = "DURATION")]
@@ -42,10 +42,9 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// As the library's for events.
     fn default() -> Self {
         Self {
-            retention: lambda_idempotency::EVENT_RETENTION,
+            retention: None,
             failure_retention: None,
             skew_margin: Duration::from_secs(1),
         }
@@ -92,8 +91,8 @@ pub(crate) struct Function {
     /// Whether the kill switch is on.
     pub(crate) disabled: Option<bool>,
     pub(crate) reserved_concurrency: Option<u32>,
-    /// The time for which its code keeps outcomes, where the template says it.
-    pub(crate) retention: Option<Duration>,
+    /// The time for which its code keeps outcomes; `Some(None)` where no template says it.
+    pub(crate) retention: Option<Option<Duration>>,
     pub(crate) mappings: Vec<Mapping>,
     /// The destination of failed asynchronous invocations; `Some(None)` where there is none. Known
     /// where the function is invoked so.

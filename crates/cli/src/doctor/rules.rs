@@ -9,8 +9,11 @@ mod table;
 
 use std::time::Duration;
 
-use crate::doctor::facts::Deployment;
+use lambda_idempotency::EVENT_RETENTION;
+
+use crate::doctor::facts::{Deployment, Function};
 use crate::doctor::finding::{Finding, Report, Severity};
+use crate::time::length;
 
 pub(crate) use queue::{least_retention, least_visibility};
 
@@ -102,6 +105,23 @@ pub(super) fn warning(
         severity: Severity::Warning,
         ..danger(at, what, why, fix)
     }
+}
+
+/// Returns the time for which a function's code keeps outcomes, with its words; `None` where a template has
+/// it, but doesn't tell it.
+pub(super) fn kept(deployment: &Deployment, function: &Function) -> Option<(Duration, String)> {
+    let (kept, assumed) = match (function.retention, deployment.settings.retention) {
+        (Some(Some(own)), _) => (own, ""),
+        (_, Some(given)) => (given, ""),
+        (Some(None), None) => (EVENT_RETENTION, " (assumed)"),
+        (None, None) => return None,
+    };
+    Some((kept, format!("{}{assumed}", length(kept))))
+}
+
+/// Returns the least whole minutes that are longer than this time.
+pub(crate) fn minutes_beyond(time: Duration) -> u64 {
+    time.as_secs() / 60 + 1
 }
 
 /// Returns what keeps outcomes for this time: in the code, and here.

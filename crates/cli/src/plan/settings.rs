@@ -7,7 +7,7 @@ use super::report::Suggestion;
 use crate::doctor::facts::{
     DeadLetters, Deployment, Destination, Function, Mapping, Queue, Source,
 };
-use crate::doctor::rules::{least_retention, least_visibility};
+use crate::doctor::rules::{least_retention, least_visibility, minutes_beyond};
 use crate::time::length;
 
 /// The worker that the flags describe; none without its timeout.
@@ -42,6 +42,7 @@ pub(super) fn functions(args: &QueueArgs) -> Option<Function> {
         timeout: Some(timeout),
         reserved_concurrency: args.reserved_concurrency,
         mappings: vec![mapping],
+        retention: Some(None),
         ..Function::default()
     })
 }
@@ -70,12 +71,11 @@ pub(super) fn suggestions(deployment: &Deployment) -> Vec<Suggestion> {
             let hidden = queue.visibility.or(visibility);
             suggest("visibility timeout", visibility);
             suggest("retention", least_retention(queue));
-            suggest(
-                "failure_retention",
-                hidden
-                    .zip(receives)
-                    .map(|(hidden, receives)| hidden.saturating_mul(receives)),
-            );
+            let beyond = |(hidden, receives): (Duration, u32)| {
+                let minutes = minutes_beyond(hidden.saturating_mul(receives));
+                Duration::from_secs(minutes.saturating_mul(60))
+            };
+            suggest("failure_retention", hidden.zip(receives).map(beyond));
             // A claim lasts as long as the invocation that holds it, and the margin.
             let margin = deployment.settings.skew_margin;
             suggest("lease", function.timeout.map(|timeout| timeout + margin));

@@ -119,7 +119,7 @@ impl Reading<'_> {
             };
             let retention = self.known(&name, &declared, "Idempotency.RetentionDays", None, days);
             functions.push(Function {
-                retention: retention.flatten(),
+                retention,
                 ..function
             });
         }

@@ -106,7 +106,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         let words = "; its engine only observes, and runs the handler for each delivery";
         explanation.words.push_str(words);
     }
-    if explanation.runs() {
+    // What is open now says nothing of another time.
+    if explanation.runs() && args.at.is_none() {
         let held = held(&records, id, found, context).await?;
         match (held, held.words()) {
             (Held::Record, _) if found.is_none() => explanation.is_written(id, place),

@@ -7,7 +7,7 @@ use lambda_idempotency::protocol::record::{
     DROPPED, Found, PANIC, Record, StoredOutcome, TIMED_OUT, Takeover,
 };
 use lambda_idempotency::protocol::{Asking, Decision, Rules, decide};
-use lambda_idempotency::{EpochMillis, OnCrash, RecordId, SagaStatus};
+use lambda_idempotency::{EpochMillis, EpochSeconds, OnCrash, RecordId, SagaStatus};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -188,6 +188,9 @@ impl Explanation {
                 pending.join("`, `")
             );
         }
+        if let (Answer::Unreadable, Some(found)) = (answer, found) {
+            words.push_str(&left_alone(found, now));
+        }
         if let Some(status) = record.and_then(SagaStatus::of) {
             let _ = write!(words, "; its saga is {}", status.as_str());
         }
@@ -226,7 +229,7 @@ impl Explanation {
         let newest = match found.map(|found| found.content.as_deref()) {
             Some(Err(_)) if !effects.is_empty() => {
                 self.words.push_str(
-                    "; it would say whether `rerun --keys new` changed the keys, so that --derive shows the first ones alone",
+                    "; a readable one would say whether `rerun --keys new` changed the keys, so that --derive shows the first ones alone",
                 );
                 0
             }
@@ -321,6 +324,15 @@ impl Explanation {
 
 fn until(at: EpochMillis, now: EpochMillis) -> String {
     format!("{} ({})", time::text(at), time::distance(at, now))
+}
+
+/// Words how long a record that can't be understood stays.
+fn left_alone(found: &Found, now: EpochMillis) -> String {
+    let end = match found.version.expiration.map(EpochSeconds) {
+        Some(at) => format!("until it expires, {}", until(at.to_millis(), now)),
+        None => "as long as it is there: no expiration can be read".to_owned(),
+    };
+    format!("; the record is left alone {end}; find what writes into the table")
 }
 
 /// Words the answer to a delivery while the engine waits before it runs a dead attempt again.

@@ -100,14 +100,36 @@ impl Order {
     ///
     /// # Errors
     ///
-    /// The words of why it is refused: another rerun stands in its way.
+    /// The words of why it is refused: an earlier act stands in its way.
     pub(crate) fn carried_out(&self, record: &Record) -> Result<Option<Act>, String> {
         if let Some(asked) = self.ending.given(record) {
             return self.run_again_before(record, asked);
         }
         let is_same = |act: &Act| (&act.act, &act.reason) == (&self.act.act, &self.act.reason);
-        let last = acts(&record.journal).pop();
-        Ok(last.filter(|act| is_same(act) && self.ending.is_reached(record)))
+        // Other acts may have come after it.
+        let Some(before) = acts(&record.journal).into_iter().rfind(is_same) else {
+            return Ok(None);
+        };
+        if self.ending.is_reached(record) {
+            return Ok(Some(before));
+        }
+        let would_repeat = match &self.ending {
+            Ending::Released => record.status != Status::Completed,
+            Ending::StepSettled { step, .. } => {
+                let state = record.journal.get(step).map(|entry| &entry.state);
+                record.status == Status::InProgress && state == Some(&StepState::Pending)
+            }
+            _ => false,
+        };
+        if !would_repeat {
+            return Ok(None);
+        }
+        // What was found out then says nothing of an attempt that has begun since.
+        Err(format!(
+            "for this reason it was done at {}, and the record has changed since: look at it again (`explain`); to do it once more, \
+             give another reason",
+            time::text(EpochMillis(before.at))
+        ))
     }
 
     /// A rerun is carried out once for each reason, whatever became of the record since, and a record

@@ -86,7 +86,7 @@ pub struct Report {
     pub dry_run: bool,
     /// Whether the record was written: not by a dry run, and not where it was done before.
     pub written: bool,
-    /// The record as it was.
+    /// The record as it was; of `redact`, without what it erases.
     pub before: RecordView,
     /// The record as it is now; absent in a dry run.
     pub after: Option<RecordView>,
@@ -134,15 +134,15 @@ pub(crate) async fn give(
     let Target { id, found } = find(&args.which, &records, context).await?;
     let found = found.ok_or_else(|| no_record(&args.which, id.as_str(), &records))?;
     let now = records.now(context).await?;
-    let before = RecordView::of(&id, &found, now, SKEW_MARGIN);
+    let mut before = RecordView::of(&id, &found, now, SKEW_MARGIN);
     let is_expired = before.state == State::Expired;
     let or_expired = |error: Failure| if is_expired { expired() } else { error };
     let record = readable(&found).map_err(or_expired)?;
-    let ending = ending(record, now);
-    let mut act = args.why.act(word, now);
+    let (ending, mut act) = (ending(record, now), args.why.act(word, now));
     if ending == Ending::Redacted {
         let is_in_dynamodb = matches!(records.place, Place::DynamoDb(_));
         act.left = left_by_redaction(&id, record, is_in_dynamodb);
+        before.leave_out_erased();
     }
     act.given = ending.given(record);
     let order = Order { ending, act };
@@ -216,15 +216,15 @@ pub(crate) async fn give(
     }
     let timeout = context.global().timeout;
     let left = carry_out(&*records.store, &id, &found, &order, now, timeout).await?;
-    let Act {
-        at,
-        act,
-        by,
-        reason,
-        ..
-    } = &order.act;
-    let at = time::text(EpochMillis(*at));
-    note(format_args!("{at} {act} {} by {by}: {reason}", id.as_str()));
+    let act = &order.act;
+    let at = time::text(EpochMillis(act.at));
+    note(format_args!(
+        "{at} {} {} by {}: {}",
+        act.act,
+        id.as_str(),
+        act.by,
+        act.reason
+    ));
     report.written = true;
     report.after = Some(RecordView::of(&id, &left, now, SKEW_MARGIN));
     context.written(&report)?;

@@ -478,10 +478,12 @@ async fn give_all(
         }
     }
     ProgressBar::finish_and_clear(&bar);
-    let would = if args.dry_run { "would be " } else { "" };
-    note(format_args!(
-        "{done} of {count} {would}given back, {left} left alone"
-    ));
+    let given = if args.dry_run {
+        "would be, or were, given back"
+    } else {
+        "given back"
+    };
+    note(format_args!("{done} of {count} {given}, {left} left alone"));
     Ok(Exit::if_found(left > 0))
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use lambda_idempotency::protocol::journal::{StepEntry, StepState};
 use lambda_idempotency::protocol::record::{Found, Owner, Takeover};
 use lambda_idempotency::protocol::{Asking, Decision, Rules, decide};
-use lambda_idempotency::{EpochMillis, OnCrash, RecordId, SagaStatus};
+use lambda_idempotency::{EpochMillis, EpochSeconds, OnCrash, RecordId, SagaStatus};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -185,6 +185,9 @@ impl RecordView {
         let times = started.zip(completed);
         let fingerprint = record.and_then(|record| record.fingerprint.as_ref());
         let outcome = record.and_then(|record| record.outcome.as_ref());
+        // One that can't be understood may expire, too.
+        let expiration = found.version.expiration.map(EpochSeconds);
+        let expiration = record.map(|record| record.expiration).or(expiration);
         let steps = record.into_iter().flat_map(handlers_steps);
         let steps = steps.map(|(name, entry)| StepView::of(name, entry));
         Self {
@@ -197,7 +200,7 @@ impl RecordView {
             lease: lease.map(time::text),
             completed_at: completed.map(time::text),
             duration_ms: times.map(|(started, completed)| completed.0.saturating_sub(started.0)),
-            expires_at: record.map(|record| time::text(record.expiration.to_millis())),
+            expires_at: expiration.map(|at| time::text(at.to_millis())),
             last_error: record.and_then(|record| record.last_error.clone()),
             fingerprint: fingerprint.map(|fingerprint| fingerprint.as_str().to_owned()),
             outcome: outcome.map(OutcomeView::of),
@@ -205,6 +208,15 @@ impl RecordView {
             saga: record.and_then(SagaStatus::of).map(SagaStatus::as_str),
             steps: steps.collect(),
             acts: record.map_or_else(Vec::new, |record| acts(&record.journal)),
+        }
+    }
+
+    /// Leaves out what `redact` erases.
+    pub(crate) fn leave_out_erased(&mut self) {
+        let is_erased = |outcome: &mut OutcomeView| !matches!(outcome, OutcomeView::Omitted { .. });
+        self.outcome.take_if(is_erased);
+        for step in &mut self.steps {
+            step.result = None;
         }
     }
 }

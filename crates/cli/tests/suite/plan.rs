@@ -187,6 +187,25 @@ async fn parameters_and_settings_are_applied() {
 }
 
 #[tokio::test]
+async fn a_retention_that_the_template_does_not_tell_is_judged_only_where_it_is_given() {
+    let unknown = (
+        "RetentionDays: !Ref RetentionDays",
+        "RetentionDays: !ImportValue days",
+    );
+    for (words, found) in [
+        ("", &[][..]),
+        ("--retention 56days", &[]),
+        ("--retention 7days", &["retention"; 2]),
+    ] {
+        let said = plan_changed(unknown, words).await;
+        let said = said.ended_with(i32::from(!found.is_empty()));
+        assert_eq!(ids(&said), found, "{words}");
+        let not_read = said.json()["not_read"].to_string();
+        assert!(not_read.contains("Idempotency.RetentionDays"), "{not_read}");
+    }
+}
+
+#[tokio::test]
 async fn flags_are_judged_and_completed() {
     let words = "--function-timeout 30s --window 5s --visibility 60s --fifo";
     let said = run(&format!("plan --json {words}")).await.ended_with(1);
@@ -201,7 +220,7 @@ async fn flags_are_judged_and_completed() {
         [
             ["visibility timeout", "3m 5s"],
             ["retention", "36days"],
-            ["failure_retention", "5m"],
+            ["failure_retention", "6m"],
             ["lease", "31s"]
         ]
     );

@@ -124,6 +124,8 @@ async fn a_key_whose_transaction_is_open_is_not_said_to_run() {
         let open = open(store.pool(), statement).await;
         let explained = on(&table, &explain).await.ended_with(0).json();
         assert_eq!(explained["answer"], answer, "{explained}");
+        let later = on(&table, &format!("{explain} --at 2090-01-01T00:00:00Z")).await;
+        assert_eq!(later.ended_with(0).json()["answer"], "runs");
         open.rollback().await.unwrap();
     }
     let _open = open(store.pool(), locking(&table, &stuck)).await;

@@ -98,6 +98,20 @@ async fn a_name_that_is_empty_is_refused() {
     }
 }
 
+/// A script tries again where a service failed.
+#[tokio::test]
+async fn an_address_that_no_server_can_have_is_a_wrong_command() {
+    for url in [
+        "mysql://localhost/shop",
+        "postgres://127.0.0.1:none/shop",
+        "redis://127.0.0.1:none",
+    ] {
+        run(&format!("get any --store {url}"))
+            .await
+            .refused(2, "--store");
+    }
+}
+
 /// Each has a flag that the others leave no use for.
 #[tokio::test]
 async fn a_flag_that_would_be_ignored_is_refused() {

@@ -63,6 +63,7 @@ pub(super) async fn ask(
             variable("IDEMPOTENCY_DISABLED")
                 .is_some_and(|word| Builder::disabled_by(word) == Some(true))
         }),
+        retention: Some(None),
         ..Function::default()
     };
     // An alias has no concurrency.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Verdict, danger, keep_for, warning};
+use super::{Verdict, danger, keep_for, kept, warning};
 use crate::doctor::facts::{
     Deployment, EXECUTIONS_OF_A_POLLER, Function, Mapping, Source, Table, qualified,
 };
@@ -139,14 +139,13 @@ pub(super) fn async_destination(deployment: &Deployment) -> Vec<Verdict> {
 
 pub(super) fn async_retention(deployment: &Deployment) -> Vec<Verdict> {
     each(deployment, |function| {
-        let kept = function.retention.unwrap_or(deployment.settings.retention);
+        let (kept, words) = kept(deployment, function)?;
         let destination = function.asynchronous.as_ref()?.as_ref()?;
         let theirs = destination.retention?;
         let longest = theirs + LONGEST_RETRIES;
         Some((kept < longest).then(|| {
             let what = format!(
-                "outcomes are kept for {}, and {} keeps failed events for {} after retries of up to {}",
-                length(kept),
+                "outcomes are kept for {words}, and {} keeps failed events for {} after retries of up to {}",
                 destination.name,
                 length(theirs),
                 length(LONGEST_RETRIES)

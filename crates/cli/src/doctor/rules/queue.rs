@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::function::each_mapping;
-use super::{Verdict, danger, keep_for, warning};
+use super::{Verdict, danger, keep_for, kept, minutes_beyond, warning};
 use crate::doctor::facts::{Deployment, Destination, Function, Mapping, Queue, Source};
 use crate::time::length;
 
@@ -130,12 +130,11 @@ pub(crate) fn least_retention(queue: &Queue) -> Option<Duration> {
 
 pub(super) fn retention(deployment: &Deployment) -> Vec<Verdict> {
     each(deployment, |function, _, queue| {
-        let kept = function.retention.unwrap_or(deployment.settings.retention);
+        let (kept, words) = kept(deployment, function)?;
         let least = least_retention(queue)?;
         Some((kept < least).then(|| {
             let what = format!(
-                "outcomes are kept for {}, less than {}: what it keeps, or with a dead-letter queue twice what both keep (docs/choose.md)",
-                length(kept),
+                "outcomes are kept for {words}, less than {}: what it keeps, or with a dead-letter queue twice what both keep (docs/choose.md)",
                 length(least)
             );
             let why = "A duplicate that comes after its record has expired runs again.";
@@ -151,7 +150,7 @@ pub(super) fn failure_retention(deployment: &Deployment) -> Vec<Verdict> {
         let dead_letters = queue.dead_letters.as_ref()?.as_ref()?;
         let receives = dead_letters.max_receive_count?;
         let longest = queue.visibility?.saturating_mul(receives);
-        Some((kept < longest).then(|| {
+        Some((kept <= longest).then(|| {
             let what = format!(
                 "permanent failures are kept for {}, and {receives} receives take {}",
                 length(kept),
@@ -159,7 +158,7 @@ pub(super) fn failure_retention(deployment: &Deployment) -> Vec<Verdict> {
             );
             let why =
                 "A message that failed permanently runs again within its queue's own retries.";
-            let minutes = longest.as_secs().div_ceil(60);
+            let minutes = minutes_beyond(longest);
             let fix = format!(
                 "settings.failure_retention = Duration::from_mins({minutes}) in the code, and --failure-retention {minutes}min here"
             );

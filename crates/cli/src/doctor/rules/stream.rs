@@ -1,7 +1,7 @@
 //! Rules of a stream's mapping.
 
 use super::function::{each_mapping, update};
-use super::{Verdict, danger, warning};
+use super::{Verdict, danger, kept, minutes_beyond, warning};
 use crate::doctor::facts::{Deployment, Function, Mapping, Source, Stream};
 use crate::time::length;
 
@@ -102,7 +102,7 @@ pub(super) fn failure_retention(deployment: &Deployment) -> Vec<Verdict> {
             );
             let why =
                 "A record that failed permanently runs again within its mapping's own retries.";
-            let minutes = age.as_secs() / 60 + 1;
+            let minutes = minutes_beyond(age);
             let fix = format!(
                 "settings.failure_retention = Duration::from_mins({minutes}) in the code, and --failure-retention {minutes}min here"
             );
@@ -113,16 +113,15 @@ pub(super) fn failure_retention(deployment: &Deployment) -> Vec<Verdict> {
 
 pub(super) fn retention(deployment: &Deployment) -> Vec<Verdict> {
     each(deployment, |function, _, stream| {
-        let kept = function.retention.unwrap_or(deployment.settings.retention);
+        let (kept, words) = kept(deployment, function)?;
         let theirs = stream.retention?;
-        Some((kept < theirs).then(|| {
+        Some((kept <= theirs).then(|| {
             let what = format!(
-                "it keeps records for {}, and outcomes are kept for {}",
-                length(theirs),
-                length(kept)
+                "it keeps records for {}, and outcomes are kept no longer: for {words}",
+                length(theirs)
             );
             let why = "A batch that is read again after its outcomes have expired runs again.";
-            let hours = theirs.as_secs().div_ceil(3_600);
+            let hours = theirs.as_secs() / 3_600 + 1;
             let fix = format!(
                 ".retention(Duration::from_hours({hours})) in the code, and --retention {hours}h here"
             );

@@ -74,10 +74,10 @@ fn sound() -> Deployment {
                 retention: Some(DAY * 14),
             })),
             missing_actions: Some(Vec::new()),
-            retention: None,
+            retention: Some(None),
         }],
         settings: crate::doctor::facts::Settings {
-            retention: DAY * 56,
+            retention: Some(DAY * 56),
             ..Default::default()
         },
         clock_ahead_millis: Some(300),
@@ -139,7 +139,7 @@ const PLANTS: [Plant; 26] = [
         it.functions[0].asynchronous = Some(None);
     }),
     ("async-retention", |it| {
-        it.functions[0].retention = Some(DAY * 14);
+        it.functions[0].retention = Some(Some(DAY * 14));
         it.functions[0].mappings.clear();
     }),
     ("mapping-disabled", |it| {
@@ -163,7 +163,7 @@ const PLANTS: [Plant; 26] = [
     ("dead-letter-retention", |it| {
         the_dead_letters(it).destination.retention = Some(DAY * 4);
     }),
-    ("retention", |it| it.settings.retention = DAY * 17),
+    ("retention", |it| it.settings.retention = Some(DAY * 17)),
     ("failure-retention", |it| {
         it.settings.failure_retention = Some(Duration::from_mins(9));
         the_stream(it).max_age = Some(Some(Duration::from_mins(1)));
@@ -250,7 +250,7 @@ fn an_outcome_outlives_the_queue_of_failed_events_and_the_retries_before() {
     for (hours, found) in [(15 * 24 + 5, 1), (15 * 24 + 6, 0)] {
         let mut deployment = sound();
         let function = &mut deployment.functions[0];
-        function.retention = Some(Duration::from_hours(hours));
+        function.retention = Some(Some(Duration::from_hours(hours)));
         function.mappings.clear();
         let report = check(&deployment, &[]);
         let expected = vec!["async-retention"; found];
@@ -449,6 +449,58 @@ fn a_stream_is_compared_with_a_failure_retention_that_is_given() {
         the_stream(&mut deployment).retention = retention;
         let report = check(&deployment, &[]);
         assert_eq!(report.findings.len(), found, "{retention:?}: {report}");
+    }
+}
+
+/// A message is hidden for two minutes, five times.
+#[test]
+fn a_queue_is_told_of_a_failure_retention_that_is_no_longer_than_its_receives() {
+    for (minutes, found) in [(9, 1), (10, 1), (11, 0)] {
+        let mut deployment = sound();
+        the_stream(&mut deployment).max_age = Some(Some(Duration::from_mins(1)));
+        deployment.settings.failure_retention = Some(Duration::from_mins(minutes));
+        let report = check(&deployment, &[]);
+        let expected = vec!["failure-retention"; found];
+        assert_eq!(ids(&report), expected, "{minutes}: {report}");
+        for finding in report.findings {
+            assert!(finding.fix.ends_with("11min here"), "{finding:?}");
+        }
+    }
+}
+
+#[test]
+fn a_stream_is_told_of_a_retention_that_is_no_longer_than_its_own() {
+    for (days, found) in [(55, 0), (56, 1), (57, 1)] {
+        let mut deployment = sound();
+        the_stream(&mut deployment).retention = Some(DAY * days);
+        let report = check(&deployment, &[]);
+        assert_eq!(ids(&report), vec!["stream-retention"; found], "{days}");
+        let hours = format!("--retention {}h here", days * 24 + 1);
+        for finding in report.findings {
+            assert!(finding.fix.ends_with(&hours), "{finding:?}");
+        }
+    }
+}
+
+#[test]
+fn a_retention_that_is_not_known_is_not_judged_and_one_that_is_assumed_is_said_to_be() {
+    let rules = ["async-retention", "retention", "stream-retention"];
+    let week = Some(DAY * 7);
+    for (own, given, words) in [
+        (None, None, None),
+        (None, week, Some("kept for 7days, ")),
+        (Some(week), Some(DAY * 56), Some("kept for 7days, ")),
+        (Some(None), week, Some("kept for 7days, ")),
+        (Some(None), None, Some("kept for 7days (assumed), ")),
+    ] {
+        let mut deployment = sound();
+        deployment.functions[0].retention = own;
+        deployment.settings.retention = given;
+        let report = check(&deployment, &[]);
+        let known = rules.map(|rule| report.fine.contains(&rule) || ids(&report).contains(&rule));
+        assert_eq!(known, [words.is_some(); 3], "{own:?}, {given:?}: {report}");
+        let is_said = |finding: &Finding| words.is_some_and(|words| finding.what.contains(words));
+        assert!(report.findings.iter().all(is_said), "{report}");
     }
 }
 

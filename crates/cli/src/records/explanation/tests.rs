@@ -185,7 +185,16 @@ fn what_is_absent_expired_or_unreadable_is_said() {
     assert!(explain(old, &rules()).words.contains("has expired"));
     let mut version = Version::default();
     for (expiration, state, words) in [
-        (None, State::Unreadable, "*unreadable*: `status` is unknown"),
+        (
+            None,
+            State::Unreadable,
+            "*unreadable*: `status` is unknown; the record is left alone as long as it is there: no expiration can be read; find what writes into the table",
+        ),
+        (
+            Some(NOW.0 / 1_000 + 3_600),
+            State::Unreadable,
+            "2026-11-18T12:06:40Z (in 1h 0m); find what writes into the table",
+        ),
         (Some(NOW.0 / 1_000 - 60), State::Expired, "as for a new key"),
     ] {
         version.expiration = expiration;
@@ -193,7 +202,9 @@ fn what_is_absent_expired_or_unreadable_is_said() {
         let explained = explain_of(&id, Some(&found), &rules());
         assert!(explained.words.ends_with(words), "{}", explained.words);
         assert_eq!(explained.needs_person, state == State::Unreadable);
-        assert_eq!(explained.record.unwrap().state, state);
+        let shown = explained.record.unwrap();
+        assert_eq!(shown.state, state);
+        assert_eq!(shown.expires_at.is_some(), expiration.is_some());
     }
 }
 

@@ -4,7 +4,6 @@ use std::fmt;
 
 use super::{Answer, Derived, Explanation, Moment, RulesView};
 use crate::output::{ALARM, DIM, GOOD, HEADING, NL, WARNING};
-use crate::records::view::State;
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -25,12 +24,6 @@ impl fmt::Display for Explanation {
             )?;
             if let Some(error) = &record.last_error {
                 write!(f, ", last error: {error}")?;
-            }
-            if record.state == State::Unreadable {
-                write!(
-                    f,
-                    "{NL}It is left alone until it expires. Find what writes into the table"
-                )?;
             }
         }
         let RulesView {

@@ -429,6 +429,9 @@ async fn a_list_and_a_filter_are_run_again_and_gone_on_with() {
     assert_eq!(said.out.matches("\"given\"").count(), 3, "{said:?}");
     assert!(said.err.contains("1 left alone"), "{said:?}");
     assert!(!deliver(&table, "A-0").await.unwrap().is_replayed());
+    let dry = on(&table, &format!("{from} --dry-run")).await.ended_with(1);
+    let words = "3 of 4 would be, or were, given back";
+    assert!(dry.err.contains(words), "{dry:?}");
 
     // A filter, cut off on its way.
     let filter = &format!(

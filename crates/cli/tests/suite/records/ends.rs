@@ -223,6 +223,47 @@ async fn a_step_that_does_not_wait_is_left_alone() {
             .await
             .refused(2, refusal);
     }
+    let died = [
+        ("in_progress_expiration", number(1)),
+        ("step:charge", step("PENDING", 1_700_000_000_000, &[])),
+    ];
+    put(&table, record("any", "INPROGRESS", died)).await;
+    let confirm = "settle-step any --confirmed charge --result";
+    ended_with(order(&table, &format!("{confirm} 1")), 0).await;
+    // Another result under the same reason corrects nothing.
+    refused(order(&table, &format!("{confirm} 2")), 2, "isn't pending").await;
+}
+
+/// Its effect may have happened, whatever became of the attempt before.
+#[tokio::test]
+async fn an_act_is_not_repeated_for_the_same_reason_on_an_attempt_that_died_since() {
+    let table = table().await;
+    let dies = async |token: &str| {
+        if token == "released" {
+            drop(dead(&table, token).await);
+        } else {
+            let (past, crash) = (engine_an_hour_ago(&table), Crash::new());
+            let attempt = deliver_in_steps(&past, token, async || crash.here().await);
+            crash.cut_off(attempt).await.unwrap();
+        }
+    };
+    for (token, act) in [
+        ("released", "release"),
+        ("settled", "settle-step --failed charge"),
+    ] {
+        dies(token).await;
+        let id = id(&table, token);
+        let line = format!("{act} {id}");
+        order(&table, &line).await.ended_with(0);
+        for reason in ["another", "third"] {
+            dies(token).await;
+            let left = item(&table, &id).await;
+            refused(order(&table, &line), 2, "give another reason").await;
+            assert_eq!(item(&table, &id).await, left);
+            let other = format!("{line} --reason {reason} --yes");
+            on(&table, &other).await.ended_with(0);
+        }
+    }
 }
 
 #[tokio::test]
@@ -243,6 +284,25 @@ async fn an_erased_outcome_is_gone_and_its_duplicates_do_not_run() {
     order(&table, &format!("redact {dead}"))
         .await
         .refused(2, "has no outcome");
+}
+
+/// A terminal's history and a log keep what is printed.
+#[tokio::test]
+async fn a_redaction_prints_nothing_of_what_it_erases() {
+    let table = table().await;
+    let charge = async || Ok("a secret".to_owned());
+    let delivered = deliver_in_steps(&engine(&table), "A-17", charge).await;
+    assert_eq!(delivered.unwrap().into_inner(), "a secret");
+    let id = id(&table, "A-17");
+    let shown = get(&table, &id).await;
+    for part in [&shown["outcome"], &shown["steps"]] {
+        assert!(part.to_string().contains("a secret"), "{shown}");
+    }
+    for words in ["--dry-run", "--dry-run --json", "--json", "--json"] {
+        let said = on(&table, &format!("redact {id} {WHY} {words}")).await;
+        assert!(!said.out.contains("a secret"), "{said:?}");
+        said.ended_with(0);
+    }
 }
 
 /// The engine names the object by the hash at the end of the record's id.
