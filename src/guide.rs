@@ -62,7 +62,7 @@ page!(
     "recipes/effects.md",
     "choose" => "crate::guide::choose",
     "diagrams/steps" => diagram!("steps"),
-    "operations/alarms#sideeffectduplicates" => packaged!("operations/alarms.md"),
+    "operations/alarms#sideeffectduplicates" => "crate::guide::alarms#sideeffectduplicates",
     "operations/cli" => packaged!("operations/cli.md"),
     "operations/records" => packaged!("operations/records.md"),
 );
@@ -86,6 +86,25 @@ page!(
     "reference/metrics" => "crate::guide::metrics",
 );
 page!(
+    alarms,
+    "operations/alarms.md",
+    "faq#a-message-is-delivered-repeatedly" => packaged!("faq.md"),
+    "operations/audit" => packaged!("operations/audit.md"),
+    "operations/audit#read-the-result" => packaged!("operations/audit.md"),
+    "operations/cli" => packaged!("operations/cli.md"),
+    "operations/records#a-request-that-waits-for-an-operator" => packaged!("operations/records.md"),
+    "operations/records#a-step-that-waits-for-an-operator" => packaged!("operations/records.md"),
+    "operations/records#the-outbox" => packaged!("operations/records.md"),
+    "operations/scale" => packaged!("operations/scale.md"),
+    "operations/table#when-something-is-wrong-with-the-table" => packaged!("operations/table.md"),
+    "reference/errors#failed" => "crate::guide::errors#failed",
+    "reference/errors#lease-lost" => "crate::guide::errors#lease-lost",
+    "reference/errors#mismatch" => "crate::guide::errors#mismatch",
+    "reference/errors#the-store" => "crate::guide::errors#the-store",
+    "reference/log-events" => "crate::guide::log_events",
+    "sources/kinesis#key-reply-order-retention" => packaged!("sources/kinesis.md"),
+);
+page!(
     errors,
     "reference/errors.md",
     "faq#409-while-nothing-runs" => packaged!("faq.md"),
@@ -103,7 +122,7 @@ page!(
     "reference/log-events.md",
     "internals/verification#secrets" => packaged!("internals/verification.md"),
     "local#what-differs-from-lambda" => packaged!("local.md"),
-    "operations/alarms" => packaged!("operations/alarms.md"),
+    "operations/alarms" => "crate::guide::alarms",
     "operations/records" => packaged!("operations/records.md"),
     "operations/records#a-request-that-waits-for-an-operator" => packaged!("operations/records.md"),
     "recipes/managed-instances" => packaged!("recipes/managed-instances.md"),
@@ -115,5 +134,5 @@ page!(
     "reference/metrics.md",
     "crates/emf/README" => "https://docs.rs/lambda-idempotency-emf",
     "recipes/window" => packaged!("recipes/window.md"),
-    "operations/alarms" => packaged!("operations/alarms.md"),
+    "operations/alarms" => "crate::guide::alarms",
 );

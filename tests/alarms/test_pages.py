@@ -224,11 +224,11 @@ class OtherPages(unittest.TestCase):
         page = (ROOT / "docs/operations/alarms.md").read_text()
         sections = dict(re.findall(r"^### (\w+)\n(.*?)(?=^##)", page + "\n##", re.MULTILINE | re.DOTALL))
         self.assertRegex(sections["DeadLetters"], r"(?m)^  2\. After .*look for the effect(?s:.*)^  3\.")
-        for name in ("Discarded", "Failed"):
+        for name in ("ServerErrors", "Discarded", "Failed"):
             self.assertIn("look for effects ([DeadLetters](#deadletters), step 2)", " ".join(sections[name].split()), name)
         for name, alarm in STACK.alarms().items():
             words = alarm["AlarmDescription"]
-            if re.search("redrive|replayed, not repeated|with its payload again", words):
+            if re.search("redrive|replayed, not repeated|with its payload again|client's retry|client sends", words):
                 self.assertIn("look for effects", words, name)
             if "replayed, not repeated" in words:
                 self.assertIn("if its key comes from the payload", " ".join(words.split()), name)

@@ -1,10 +1,14 @@
-//! Each alarm of `infra/` says what to do, and has a section in `docs/operations/alarms.md`.
+//! Each alarm of `infra/` says what to do, and links to its section of `docs/operations/alarms.md`.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
 use super::{between, read, root, sections};
+
+/// Where rustdoc shows `docs/operations/alarms.md`.
+const RUNBOOK: &str =
+    "https://docs.rs/lambda-idempotency/latest/lambda_idempotency/guide/alarms/index.html#";
 
 /// The templates, each with its text.
 fn templates() -> impl Iterator<Item = (PathBuf, String)> {
@@ -28,6 +32,13 @@ fn alarms() -> Vec<(String, String)> {
     found
 }
 
+/// An alarm's description, as CloudWatch has it.
+fn description(name: &str, alarm: &str) -> String {
+    let (_, text) = alarm.split_once("AlarmDescription: >-\n").expect(name);
+    let lines = text.lines().take_while(|line| line.starts_with("        "));
+    lines.map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
 #[test]
 fn each_alarm_has_a_section_and_each_section_an_alarm() {
     let page = read("docs/operations/alarms.md");
@@ -44,13 +55,9 @@ fn each_alarm_has_a_section_and_each_section_an_alarm() {
 #[test]
 fn each_alarm_says_what_to_do_without_a_path_that_only_this_repository_has() {
     for (name, definition) in alarms() {
-        let (_, text) = definition
-            .split_once("AlarmDescription: >-\n")
-            .expect(&name);
-        let lines = text.lines().take_while(|line| line.starts_with("        "));
-        let text = lines.map(str::trim).collect::<Vec<_>>().join(" ");
+        let text = description(&name, &definition);
         assert!(
-            text.matches(". ").count() >= 1,
+            text.matches(". ").count() >= 2,
             "{name} has no step: {text}"
         );
         assert!(text.len() <= 1_024, "CloudWatch takes no more: {name}");
@@ -67,6 +74,18 @@ fn each_alarm_says_what_to_do_without_a_path_that_only_this_repository_has() {
     for (path, template) in templates() {
         let named = folders.iter().find(|folder| template.contains(**folder));
         assert_eq!(named, None, "{}", path.display());
+    }
+}
+
+/// Who is paged has the description, and perhaps nothing else.
+#[test]
+fn each_alarm_ends_with_the_link_to_its_section() {
+    let page = "\n    alarms,\n    \"operations/alarms.md\",\n";
+    assert!(read("src/guide.rs").contains(page));
+    for (name, definition) in alarms() {
+        let link = format!(". Runbook: {RUNBOOK}{}", name.to_lowercase());
+        let text = description(&name, &definition);
+        assert!(text.ends_with(&link), "{name}: {text}");
     }
 }
 
