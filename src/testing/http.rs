@@ -5,6 +5,7 @@ use std::fmt::Write;
 use lambda_http::aws_lambda_events::apigw::ApiGatewayV2httpRequest;
 use lambda_http::request::LambdaRequest;
 use serde::Serialize;
+use serde::de::Error as _;
 use serde_json::{Map, Value, json};
 
 use super::TestError;
@@ -133,9 +134,17 @@ impl TestRequest {
     ///
     /// # Errors
     ///
-    /// When the request is none that API Gateway sends: its method or a header isn't valid.
+    /// When the request is none that API Gateway sends: its method, its path or a header isn't valid.
     pub fn http_api(&self) -> Result<ApiGatewayV2httpRequest, TestError> {
-        let route = self.route.as_ref().unwrap_or(&self.path);
+        let Self { method, path, .. } = self;
+        // An event takes any text, of which `lambda_http` would make another request, or panic.
+        if method.is_empty() || !path.starts_with('/') || path.contains(['?', '#']) {
+            let words = format!(
+                "no client sends `{method} {path}`: give a method, a path that begins with `/`, and its query by `TestRequest::query`"
+            );
+            return Err(serde_json::Error::custom(words).into());
+        }
+        let route = self.route.as_ref().unwrap_or(path);
         let route_key = format!("{} {route}", self.method);
         let jwt = json!({ "claims": self.claims, "scopes": null });
         let authorizer = (!self.claims.is_empty()).then(|| json!({ "jwt": jwt }));
@@ -174,7 +183,7 @@ impl TestRequest {
     ///
     /// # Errors
     ///
-    /// When the request is none that API Gateway sends: its method or a header isn't valid.
+    /// When the request is none that API Gateway sends: its method, its path or a header isn't valid.
     pub fn request(&self) -> Result<lambda_http::Request, TestError> {
         Ok(LambdaRequest::ApiGatewayV2(self.http_api()?).into())
     }

@@ -363,6 +363,24 @@ fn a_request_is_read_back_as_it_was_described() {
     assert_eq!(request.json::<Value>().unwrap().unwrap()["sku"], "tea");
 }
 
+#[test]
+fn a_request_that_no_client_sends_is_refused() {
+    for (method, path) in [
+        ("", "/orders"),
+        ("GE T", "/orders"),
+        ("POST", ""),
+        ("POST", "orders"),
+        ("POST", "two words"),
+        ("POST", "/orders?note=1"),
+        ("POST", "/orders#1"),
+    ] {
+        let refused = TestRequest::new(method, path).request();
+        assert_matches!(refused, Err(TestError::Json(_)), "{method} {path}");
+    }
+    let query = TestRequest::post("/orders?note=1").http_api().unwrap_err();
+    assert!(query.to_string().contains("TestRequest::query"), "{query}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_event_that_comes_again_is_recognised_as_a_retry() {
     let once = engine_of("orders").build().unwrap();
