@@ -50,6 +50,8 @@
 //!    are one transaction under the fence. Handlers that do nothing else need no claim:
 //!    [`Idempotency::claimless`].
 //!
+//! They hold while the record is kept ([`Builder::retention`]): a delivery after that runs again.
+//!
 //! Between several effects, [`Claim::step`] keeps a journal: an attempt that takes over repeats
 //! none that is confirmed.
 //!
@@ -69,6 +71,7 @@
 //! | choose key, form and retention | [`guide::choose`] |
 //! | test your handlers | [`testing`], [`guide::testing`] |
 //! | know what an error asks you to do | [`guide::errors`] |
+//! | act on an alarm | [`guide::alarms`] |
 //! | send requests with keys | the crate [`lambda-idempotency-client`](https://docs.rs/lambda-idempotency-client) |
 //! | have several effects | [`Claim::step`], [`Step`] |
 //! | undo what was done | [`Claim::saga`], [`Saga`] |

@@ -53,7 +53,7 @@ fn the_page_shows_the_files_that_run() {
     let page = folder.join("../../docs/recipes/durable.md");
     let shown = std::fs::read_to_string(&page).unwrap();
     let mut wanted = shown.clone();
-    for name in ["order", "execution", "state_machine"] {
+    for name in ["order", "execution"] {
         let path = format!("verify/durable/tests/durable/{name}.rs");
         let file = folder.join("tests/durable").join(name);
         let file = std::fs::read_to_string(file.with_extension("rs")).unwrap();
