@@ -32,7 +32,8 @@ struct Tally {
     failed: usize,
     /// Among those that failed, and the items that are no events.
     parked: usize,
-    /// The aggregates whose next event failed: the ones behind it wait.
+    /// The aggregates whose next event failed: what is behind it waits unread, also an item that is no event. A sweep that reads it only
+    /// to park it would read the whole backlog each time.
     blocked: HashSet<String>,
     is_cut_short: bool,
 }

@@ -8,7 +8,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use serde_json::{Value, json};
 
 use super::{Path, Put};
-use crate::support::lambda::{Reply, Sandbox, text};
+use crate::support::lambda::{Item, Reply, Sandbox, text};
 use crate::support::proxy::Meddler;
 use crate::support::{Fault, Proxy};
 
@@ -159,6 +159,35 @@ async fn the_events_behind_one_that_failed_are_not_loaded() {
     assert_matches!(relay.invoke(json!({})).await, Reply::Failed(_));
     assert_eq!(wire.count("BatchGetItem"), 1);
     assert!(path.queue.take().is_empty());
+}
+
+#[tokio::test]
+async fn an_item_that_is_no_event_waits_behind_an_event_that_failed_and_is_parked_in_its_turn() {
+    let path = Path::new().await;
+    // More than one load takes.
+    for number in 0..30 {
+        let (recorded_at, data) = match number {
+            0 => ("1", Some("no JSON")),
+            29 => ("3", None),
+            _ => ("2", Some("{}")),
+        };
+        let put = Put {
+            id: &format!("0-{number}"),
+            recorded_at: Some(recorded_at),
+            data,
+            ..Put::default()
+        };
+        put.into(&path).await;
+    }
+    let relay = path.relay.target("eventbridge:orders");
+    let mut relay = relay.with("PARK_AFTER_REFUSALS", "2").start().await;
+    for (parked, published) in [(0, 0), (2, 28)] {
+        assert_matches!(relay.invoke(json!({})).await, Reply::Failed(_));
+        assert_eq!(path.queue.take().len(), published);
+        let events = path.relay.effects().await;
+        let is_parked = |event: &&Item| event.contains_key("parked_at");
+        assert_eq!(events.iter().filter(is_parked).count(), parked);
+    }
 }
 
 #[tokio::test]
