@@ -11,7 +11,9 @@ use http::{Request, Response};
 use lambda_idempotency::http::IdempotencyLayer;
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::ManualClock;
-use lambda_idempotency::{Builder, Fingerprint, Idempotency, Key, OnCrash, OnMissingKey, Verdict};
+use lambda_idempotency::{
+    Builder, Fingerprint, Idempotency, Key, OnCrash, OnMissingKey, SagaError, Verdict,
+};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use tower::{Layer, Service, service_fn};
 
@@ -97,6 +99,20 @@ async fn a_panic_is_a_failure() {
     let panics = |_| async { panic!("the handler's own") };
     let run = once.run::<(), HandlerError, _, _, _>(key(), None, panics);
     AssertUnwindSafe(run).catch_unwind().await.unwrap_err();
+    let seen = counted.take();
+    assert_eq!(seen.get("failures"), Some(&1), "{seen:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_saga_that_was_undone_is_a_failure() {
+    let counted = Counted::new();
+    let once = engine().build().unwrap();
+    let aborts = |claim: lambda_idempotency::Claim| async move {
+        let mut saga = claim.saga::<HandlerError>()?;
+        let told = saga.abort(&HandlerError::other("no")).await;
+        Err::<(), SagaError<HandlerError>>(told)
+    };
+    once.run(key(), None, aborts).await.unwrap_err();
     let seen = counted.take();
     assert_eq!(seen.get("failures"), Some(&1), "{seen:?}");
 }

@@ -196,6 +196,28 @@ fn an_s3_notification_has_one_fingerprint_in_its_envelope_and_without() {
     assert_eq!(queued, fingerprint(Vec::new(), record));
 }
 
+#[test]
+fn an_attribute_that_is_compared_counts_by_its_name_its_presence_and_its_text() {
+    let mut reader = Reader::<SqsEvent, Value>::new();
+    reader.fingerprint.set(&Settings {
+        fingerprint_attributes: vec!["type".to_owned(), "trace".to_owned()],
+        ..Settings::new()
+    });
+    let message = serde_json::json!({
+        "body": "1",
+        "attributes": {},
+        "messageAttributes": { "type": { "stringValue": "placed", "dataType": "String" } },
+    });
+    let message = serde_json::from_value(message).unwrap();
+    let read = reader.read("index".into(), &message, None, false);
+    // So that records of another version of the library are understood.
+    let texts = ["trace", "0", "", "type", "1", "placed"].map(str::as_bytes);
+    let texts = texts.map(Fingerprint::bytes);
+    let expected = [Fingerprint::json(b"1")].into_iter().chain(texts);
+    let expected = Fingerprint::combine(&expected.collect::<Vec<_>>());
+    assert_eq!(read.ok().unwrap().1.fingerprint, Some(expected));
+}
+
 #[cfg(feature = "jmespath")]
 #[test]
 fn a_body_that_an_expression_cannot_read_is_undecodable() {

@@ -33,6 +33,8 @@ fn a_value_that_is_set_tells_whose_move_it_was() {
     let by = |who: &str| item(&[("status", S("paid".into())), ("paid_by", S(who.into()))]);
     assert_eq!(mine.judge(Some(&by("me"))), Guarded::AlreadyApplied);
     assert_matches!(mine.judge(Some(&by("other"))), Guarded::Refused { .. });
+    let nobody = item(&[("status", S("paid".into()))]);
+    assert_matches!(mine.judge(Some(&nobody)), Guarded::Refused { .. });
 }
 
 #[test]
@@ -41,6 +43,8 @@ fn an_event_that_is_remembered_has_applied() {
     let remembers = |event: &str| item(&[("applied_events", Ss(vec![event.into()]))]);
     assert_eq!(add.judge(Some(&remembers("e-1"))), Guarded::AlreadyApplied);
     assert_matches!(add.judge(Some(&remembers("e-2"))), Guarded::Refused { .. });
+    let values = add.builder().build().unwrap().expression_attribute_values;
+    assert_eq!(values.unwrap()[":at_most"], N("100".into()));
 }
 
 #[test]
@@ -70,7 +74,7 @@ fn a_number_is_the_same_in_every_form_and_a_set_in_every_order() {
         ("5", "005"),
         ("5", "+5"),
         ("-5", "-05"),
-        ("0.5", ".5"),
+        ("0.5", ".50"),
         ("0", "-00"),
     ] {
         assert!(is_same(&N(stored.into()), &N(wanted.into())), "{wanted}");
@@ -78,9 +82,14 @@ fn a_number_is_the_same_in_every_form_and_a_set_in_every_order() {
     assert!(!is_same(&N("5".into()), &N("-5".into())));
     assert!(!is_same(&N("10.5".into()), &N("10.51".into())));
     assert!(is_same(&set(["a", "b"]), &set(["b", "a"])));
+    assert!(!is_same(&set(["a", "b"]), &set(["a", "c"])));
     assert!(!is_same(&S("10.5".into()), &S("10.50".into())));
+    let numbers = |members: [&str; 2]| Ns(members.map(str::to_owned).to_vec());
+    assert!(is_same(&numbers(["1", "2"]), &numbers(["2.0", "1"])));
+    assert!(!is_same(&numbers(["1", "2"]), &numbers(["1", "3"])));
     let blobs = |bytes: [&[u8]; 2]| Bs(bytes.map(Blob::new).to_vec());
     assert!(is_same(&blobs([b"a", b"b"]), &blobs([b"b", b"a"])));
+    assert!(!is_same(&blobs([b"a", b"b"]), &blobs([b"a", b"c"])));
     let nested = |total: &str| {
         let total = ("total".to_owned(), N(total.to_owned()));
         M([total.clone(), ("all".to_owned(), L(vec![total.1]))].into())
@@ -88,6 +97,14 @@ fn a_number_is_the_same_in_every_form_and_a_set_in_every_order() {
     assert!(is_same(&nested("10.5"), &nested("10.50")));
     assert!(!is_same(&nested("10.5"), &nested("10.51")));
     assert!(!is_same(&L(vec![N("1".into())]), &L(Vec::new())));
+    let list = |second: &str| L(vec![N("1".into()), N(second.into())]);
+    assert!(!is_same(&list("2"), &list("3")));
+    let map = |name: &str, second: &str| {
+        let first = ("a".to_owned(), N("1".into()));
+        M([first, (name.to_owned(), N(second.into()))].into())
+    };
+    assert!(!is_same(&map("b", "2"), &map("b", "3")));
+    assert!(!is_same(&map("b", "2"), &map("c", "2")));
 }
 
 /// A proxy or an emulator may leave the item out of a failed condition.
@@ -100,7 +117,8 @@ async fn an_item_that_a_refusal_does_not_show_is_read() {
     let guarded = paid().apply(&shown.store().client).await.unwrap();
     assert_eq!(guarded, Guarded::AlreadyApplied);
     assert_eq!(shown.actions(), ["UpdateItem", "GetItem"]);
-    assert_eq!(shown.requests()[1].1["ConsistentRead"], true);
+    let read = json!({ "TableName": "orders", "Key": { "order_id": { "S": "1" } }, "ConsistentRead": true });
+    assert_eq!(shown.requests()[1].1, read);
 
     let absent = wire(Some((200, json!({}))));
     let guarded = paid().apply(&absent.store().client).await.unwrap();

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use aws_sdk_dynamodb::config::BehaviorVersion;
 use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::operation::get_item::GetItemError;
 use aws_sdk_dynamodb::types::AttributeValue::S;
@@ -26,14 +25,7 @@ fn reasons(codes: &[&str]) -> Vec<CancellationReason> {
 }
 
 fn store() -> DynamoDbStore {
-    let config = aws_sdk_dynamodb::Config::builder()
-        .behavior_version(BehaviorVersion::v2026_01_12())
-        // It fails a request on a machine that is too busy to read the answer.
-        .stalled_stream_protection(
-            aws_sdk_dynamodb::config::StalledStreamProtectionConfig::disabled(),
-        )
-        .build();
-    DynamoDbStore::new(aws_sdk_dynamodb::Client::from_conf(config), "records")
+    Wire::default().store()
 }
 
 #[test]

@@ -78,6 +78,8 @@ async fn the_largest_outcomes_are_left_out_where_they_are_too_large_together() {
         (&[MOST_BYTES][..], &[Some(MOST_BYTES)][..]),
         (&[MOST_BYTES - 1, 1], &[Some(MOST_BYTES - 1), Some(1)]),
         (&[MOST_BYTES, 1], &[None, Some(1)]),
+        // What was left out takes no room.
+        (&[MOST_BYTES + 1, MOST_BYTES], &[None, Some(MOST_BYTES)]),
         (&[half, half, half], &[None, Some(half), Some(half)]),
         (
             &[1, 2, MOST_BYTES + 1, 3],

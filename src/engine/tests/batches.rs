@@ -60,7 +60,7 @@ async fn a_large_outcome_is_kept_for_a_request_and_not_for_a_message_of_a_batch(
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_nobody_knows_hides_nothing() {
-    for (is_batch, expected) in [(false, 2), (true, 0)] {
+    for (is_batch, attempt, expected) in [(false, 0, 2), (true, 0, 0), (true, 1, 2)] {
         let once = engine(Replies::default()).claimless();
         let bound = if is_batch {
             once.batch(false, 1, None, false)
@@ -71,7 +71,9 @@ async fn a_lease_that_nobody_knows_hides_nothing() {
         let handler = async |claim: crate::Claim| {
             let mut open = Record::new(Status::InProgress, EpochSeconds(i64::MAX / 1_000));
             open.lease = Some(claim.now() + Duration::from_secs(1));
-            open.attempt = 0;
+            open.attempt = attempt;
+            // What a handler that fails has collected keeps no record from counting.
+            claim.write(Write::new("a business write")).unwrap();
             assert!(!claim.unwritten().unwrap().meet(Found::readable(open)));
             Err::<i32, _>("met")
         };
@@ -79,7 +81,7 @@ async fn a_lease_that_nobody_knows_hides_nothing() {
         assert_matches!(
             met,
             Err(Error::InFlight { lease, .. }) if lease.as_secs() == expected,
-            "{is_batch}"
+            "{is_batch} {attempt}"
         );
     }
 }

@@ -118,15 +118,24 @@ async fn what_work_that_did_not_return_has_spawned_is_told_and_its_writes_are_re
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_handler_without_a_claim_has_spawned_is_told_unless_it_has_committed() {
-    for (succeeds, commits) in [(true, true), (true, false), (false, true)] {
+async fn what_a_handler_has_spawned_is_told_unless_its_run_has_committed() {
+    for (is_claimless, succeeds, commits) in [
+        (true, true, true),
+        (true, true, false),
+        (true, false, true),
+        (false, true, true),
+        (false, true, false),
+        (false, false, true),
+    ] {
         let answer = move || {
             let applied = commits.then_some(Committed::Applied);
             applied.ok_or_else(|| StoreError::Rejected("no".into()))
         };
-        let once = engine(Replies::default().on_commit(answer)).claimless();
+        let once = engine(Replies::default().on_commit(answer));
+        let once = if is_claimless { once.claimless() } else { once };
         let kept = OnceLock::new();
         let run = once.run(key(), payload(), async |claim| {
+            claim.write(Write::new("a business write")).unwrap();
             kept.set(claim).unwrap();
             succeeds.then_some(1).ok_or("down")
         });

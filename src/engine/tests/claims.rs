@@ -345,6 +345,53 @@ async fn a_claim_that_is_dropped_while_no_send_is_under_way_needs_no_release() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_claim_that_is_denied_after_one_that_no_record_refused_is_released() {
+    let sent = Arc::new((AtomicU32::new(0), AtomicU32::new(0)));
+    let counts = Arc::clone(&sent);
+    let once = engine(Replies::default().on_write(move |write| match write {
+        RecordWrite::Create(_) if counts.0.fetch_add(1, Ordering::Relaxed) == 0 => {
+            Some(Ok(Answer::Refused(None)))
+        }
+        RecordWrite::Create(_) => Some(Err(StoreError::Denied("no permission".into()))),
+        RecordWrite::Release(_) => {
+            counts.1.fetch_add(1, Ordering::Relaxed);
+            None
+        }
+        _ => None,
+    }));
+    let denied = one(&once, "order-1").await;
+    assert_matches!(denied, Err(Error::Store(StoreError::Denied(_))));
+    let (creates, releases) = &*sent;
+    assert_eq!(creates.load(Ordering::Relaxed), 2);
+    assert_eq!(releases.load(Ordering::Relaxed), 1);
+}
+
+/// The first completion has no end, and each later one is denied.
+#[derive(Debug, Default)]
+struct DeniedLater(AtomicU32);
+
+impl Script for DeniedLater {
+    async fn write(&self, at: At<'_>, write: &RecordWrite) -> Result<Answer, StoreError> {
+        if !matches!(write, RecordWrite::Complete(_)) {
+            return at.table.write(write, at.deadline).await;
+        }
+        if self.0.fetch_add(1, Ordering::Relaxed) == 0 {
+            std::future::pending::<()>().await;
+        }
+        Err(StoreError::Denied("no permission".into()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_completion_that_is_denied_when_a_later_call_sends_it_ends_the_claims_too() {
+    let once = engine(DeniedLater::default());
+    let dropped = tokio::time::timeout(Duration::from_millis(1), one(&once, "order-1"));
+    dropped.await.unwrap_err();
+    let refused = one(&once, "order-2").await;
+    assert_matches!(refused, Err(Error::Store(StoreError::Denied(_))));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_claim_that_no_record_refuses_in_the_last_round_is_released_by_the_next_call() {
     let sent = Arc::new((AtomicU32::new(0), AtomicU32::new(0)));
     let counts = Arc::clone(&sent);

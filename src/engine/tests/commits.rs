@@ -138,10 +138,66 @@ fn denied_later() -> Replies {
 
 #[tokio::test(start_paused = true)]
 async fn after_a_send_without_an_answer_a_denial_is_proven_by_a_released_record() {
-    let once = engine(denied_later());
-    let ended = write(&once.claimless()).await;
-    assert_matches!(ended, Err(Error::NotCommitted(_)));
-    assert!(record(&once).await.unwrap().is_released());
+    for is_bound in [false, true] {
+        let once = engine(denied_later());
+        if is_bound {
+            let derives = async |claim: crate::Claim| {
+                claim.derive_key("charge");
+                Err::<i32, _>("down")
+            };
+            once.run(key(), payload(), derives).await.unwrap_err();
+        }
+        let ended = write(&once.claimless()).await;
+        assert_matches!(ended, Err(Error::NotCommitted(_)));
+        let record = record(&once).await.unwrap();
+        assert!(record.is_released());
+        assert_eq!(record.fingerprint.is_some(), is_bound);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_send_without_an_answer_counts_though_its_outcome_was_too_large() {
+    let sends = AtomicU32::new(0);
+    let replies = Replies::default().on_commit(move || {
+        Err(match sends.fetch_add(1, Ordering::Relaxed) {
+            0 => StoreError::Unavailable("no reply".into()),
+            1 => StoreError::TooLarge,
+            _ => StoreError::Rejected("no permission any more".into()),
+        })
+    });
+    let once = engine(replies.on_write(|write| {
+        let denied = || Err(StoreError::Denied("no permission".into()));
+        matches!(write, RecordWrite::Release(_)).then(denied)
+    }));
+    let ended = write(&once).await;
+    assert_matches!(ended, Err(Error::OutcomeUnknown(_)));
+}
+
+/// Takes two sends with one token for two, and answers none.
+#[derive(Debug, Default)]
+struct WithoutTokens(AtomicU32);
+
+impl Script for WithoutTokens {
+    async fn commit(&self, _: At<'_>, _: Commit<'_>) -> Result<Committed, StoreError> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Err(StoreError::Unavailable("no reply".into()))
+    }
+
+    fn honours_tokens(&self) -> bool {
+        false
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_neither_a_record_nor_a_token_tells_two_sends_apart_one_is_sent() {
+    for is_disabled in [true, false] {
+        let once = bench(WithoutTokens::default(), |builder| {
+            builder.disabled(is_disabled)
+        });
+        let ended = write(&once).await;
+        let sends = once.store.script.0.load(Ordering::Relaxed);
+        assert_eq!(sends == 1, is_disabled, "{sends} {ended:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

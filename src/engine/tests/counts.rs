@@ -81,6 +81,8 @@ async fn a_run_without_a_claim_that_ends_without_an_outcome_is_one_failure() {
     assert_counted("idempotency_failures", 1, panicking).await;
     let failing = async { fail(&claimless()).await };
     assert_counted("idempotency_failures", 1, failing).await;
+    let dropping = async { drop(claimless().begin(key(), payload()).await) };
+    assert_counted("idempotency_failures", 1, dropping).await;
 }
 
 #[tokio::test(start_paused = true)]

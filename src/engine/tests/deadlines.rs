@@ -241,25 +241,29 @@ async fn a_transaction_gets_the_time_that_is_left_but_for_finding_out_what_becam
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transaction_that_nothing_protects_ends_before_its_invocation_does() {
-    let script = Unanswering {
-        commits: false,
-        ..Unanswering::on(|_| false)
-    };
-    let clock = TokioClock::start();
-    let once = bench(script, |builder| {
-        let builder = builder.clock(clock).disabled(true);
-        builder.settings(|settings| settings.at_deadline = AtDeadline::End)
-    });
-    let bound = once.deadline((clock.now() + LEASE).into());
-    let handler = async |claim: crate::Claim| {
-        sleep(LEASE.saturating_sub(Duration::from_millis(200))).await;
-        claim.write(Write::new("a business write")).unwrap();
-        Ok::<_, Infallible>(1)
-    };
-    bound.run(key(), payload(), handler).await.unwrap_err();
-    let waited = once.store.script.waited();
-    assert_eq!(waited, [Duration::from_millis(100)]);
+async fn a_transaction_that_nothing_protects_ends_before_its_invocation_does_unless_work_goes_on() {
+    for (policy, expected) in [
+        (AtDeadline::End, Duration::from_millis(100)),
+        (AtDeadline::GoOn, USUAL.saturating_sub(REPLY + LEAST)),
+    ] {
+        let script = Unanswering {
+            commits: false,
+            ..Unanswering::on(|_| false)
+        };
+        let clock = TokioClock::start();
+        let once = bench(script, |builder| {
+            let builder = builder.clock(clock).disabled(true);
+            builder.settings(|settings| settings.at_deadline = policy)
+        });
+        let bound = once.deadline((clock.now() + LEASE).into());
+        let handler = async |claim: crate::Claim| {
+            sleep(LEASE.saturating_sub(Duration::from_millis(200))).await;
+            claim.write(Write::new("a business write")).unwrap();
+            Ok::<_, Infallible>(1)
+        };
+        bound.run(key(), payload(), handler).await.unwrap_err();
+        assert_eq!(once.store.script.waited(), [expected], "{policy:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -325,16 +329,27 @@ async fn work_that_could_begin_only_after_its_lease_does_not_begin_unless_it_has
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_duplicate_without_a_claim_that_is_too_late_to_begin_is_replayed() {
+async fn a_duplicate_without_a_claim_that_is_too_late_to_begin_is_replayed_or_a_mismatch() {
     let once = engine(Replies::default());
     let first = async |_| Ok::<_, Infallible>(1);
     once.run(key(), payload(), first).await.unwrap();
     let once = once.claimless();
-    let Begun::Run(run) = once.begin(key(), payload()).await.unwrap() else {
-        panic!("only its end finds out that it is done")
-    };
-    let times = Times::of(LEASE, None);
-    sleep(times.end - Instant::now()).await;
-    let begins = run.in_time(Some(times)).await;
-    assert_matches!(begins, Ok(Begun::Replay(_)));
+    for is_other in [false, true] {
+        let asked = if is_other {
+            Fingerprint::bytes(b"another payload")
+        } else {
+            payload()
+        };
+        let Begun::Run(run) = once.begin(key(), asked).await.unwrap() else {
+            panic!("only its end finds out that it is done")
+        };
+        let times = Times::of(LEASE, None);
+        sleep(times.end - Instant::now()).await;
+        let begins = run.in_time(Some(times)).await;
+        if is_other {
+            assert_matches!(begins, Err(Error::Mismatch));
+        } else {
+            assert_matches!(begins, Ok(Begun::Replay(_)));
+        }
+    }
 }

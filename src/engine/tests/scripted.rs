@@ -52,6 +52,10 @@ pub(super) trait Script: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Committed, StoreError>> + Send {
         at.table.commit(commit, at.deadline)
     }
+
+    fn honours_tokens(&self) -> bool {
+        true
+    }
 }
 
 type OnWrite = Box<dyn Fn(&RecordWrite) -> Option<Result<Answer, StoreError>> + Send + Sync>;
@@ -172,7 +176,7 @@ impl<P: Script> Store for Scripted<P> {
     }
 
     fn honours_tokens(&self) -> bool {
-        true
+        self.script.honours_tokens()
     }
 
     async fn commit(&self, commit: Commit<'_>, deadline: Instant) -> Result<Committed, StoreError> {

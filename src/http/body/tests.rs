@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use futures_util::stream;
 use http::HeaderMap;
 use http_body::Frame;
-use http_body_util::{BodyExt, StreamBody};
+use http_body_util::{BodyExt, Limited, StreamBody};
 
 use super::*;
 
@@ -95,6 +95,22 @@ async fn one_byte_too_many_is_told_and_the_body_is_handed_on_whole() {
     assert_eq!(read.unwrap(), "abc");
     assert_eq!(back.size_hint().exact(), Some(3));
     assert_eq!(yielded(back).await, (b"abc".to_vec(), None));
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the body could not be read")]
+struct Wrapped(#[source] BoxError);
+
+#[tokio::test]
+async fn a_limit_is_seen_among_the_first_sixteen_errors() {
+    for (around, is_seen) in [(0, true), (15, true), (16, false)] {
+        let limited = Limited::new(Full::new(Bytes::from_static(b"ab")), 1);
+        let mut error = limited.collect().await.unwrap_err();
+        for _ in 0..around {
+            error = Box::new(Wrapped(error));
+        }
+        assert_eq!(is_limit(&error), is_seen, "{around}");
+    }
 }
 
 #[tokio::test]

@@ -42,6 +42,7 @@ fn the_examples_of_the_rfc_hold() {
         ("", text),
         ("/foo", r#"["bar", "baz"]"#),
         ("/foo/0", r#""bar""#),
+        ("/foo/1", r#""baz""#),
         ("/", "0"),
         ("/a~1b", "1"),
         ("/c%d", "2"),

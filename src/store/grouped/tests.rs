@@ -24,6 +24,8 @@ const EXPIRATION: EpochSeconds = EpochSeconds(i64::MAX / 2_000);
 struct Gate {
     records: MemoryStore,
     calls: Mutex<Vec<Vec<String>>>,
+    /// Those of the groups of writes.
+    deadlines: Mutex<Vec<Instant>>,
     open: Semaphore,
     /// Whether a write applies before the gate: then it has applied where its caller is dropped.
     applies_first: Mutex<Box<dyn FnMut() -> bool + Send>>,
@@ -38,6 +40,7 @@ impl Gate {
         Arc::new(Self {
             records: MemoryStore::new(),
             calls: Mutex::default(),
+            deadlines: Mutex::default(),
             open: Semaphore::new(0),
             applies_first: Mutex::new(Box::new(first)),
         })
@@ -83,6 +86,7 @@ impl Store for Arc<Gate> {
         deadline: Instant,
     ) -> Vec<Result<Answer, StoreError>> {
         let ids = writes.iter().map(|write| name(write.id())).collect();
+        self.deadlines.lock().unwrap().push(deadline);
         self.pass(ids, self.records.write_all(writes, deadline))
             .await
     }
@@ -351,7 +355,7 @@ impl Store for Waiting {
 /// A store that waits for credentials says so, and each member of the group has its own deadline.
 #[tokio::test(start_paused = true)]
 async fn a_member_of_a_group_that_waits_in_the_process_was_not_sent() {
-    for is_sent in [false, true] {
+    for (is_sent, expected) in [(false, StoreError::NotSent), (true, StoreError::Timeout)] {
         let store = grouped(Waiting { is_sent });
         let at = |seconds| Instant::now() + Duration::from_secs(seconds);
         let (one, two, three) = (claim(0), claim(1), claim(2));
@@ -362,8 +366,8 @@ async fn a_member_of_a_group_that_waits_in_the_process_was_not_sent() {
         );
         assert!(first.unwrap().is_applied());
         for member in [second, third] {
-            let is_silent = matches!(member, Err(StoreError::Timeout));
-            assert_eq!(is_silent, is_sent, "{member:?}");
+            let error = member.unwrap_err();
+            assert_eq!(error.to_string(), expected.to_string());
         }
     }
 }
@@ -384,12 +388,15 @@ async fn a_single_request_that_is_dropped_lets_the_others_leave() {
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_has_gone_is_left_out_of_its_group() {
     let (gate, store) = behind_a_closed_gate();
-    let mut tasks = claims(&store, 0..5).await;
+    let mut tasks = claims(&store, 0..6).await;
     tasks.remove(2).abort();
     tasks.remove(3).abort();
     settle().await;
     let late = store.write(&claim(9), Instant::now() + PATIENCE / 2).await;
     assert_matches!(late, Err(StoreError::NotSent));
+    // Nobody comes after this one has gone.
+    tasks.pop().unwrap().abort();
+    settle().await;
     gate.open.add_permits(2);
     all_applied(tasks).await;
     let asked = gate.calls.lock().unwrap().clone();
@@ -413,14 +420,34 @@ async fn a_caller_that_has_gone_makes_no_group_full() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_group_has_the_latest_deadline_of_those_who_stay() {
+    let (gate, store) = behind_a_closed_gate();
+    let mut tasks = claims(&store, 0..2).await;
+    tasks.pop().unwrap().abort();
+    settle().await;
+    let began = Instant::now();
+    for (number, seconds) in [(2, 10), (3, 30), (4, 20)] {
+        tasks.push(start(&store, claim(number), seconds));
+        settle().await;
+    }
+    gate.open.add_permits(2);
+    all_applied(tasks).await;
+    let deadlines = gate.deadlines.lock().unwrap().clone();
+    assert_eq!(deadlines, [began + Duration::from_secs(30)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deadline_that_has_passed_is_answered_without_a_write() {
     let (gate, store) = behind_a_closed_gate();
-    let tasks = claims(&store, 0..2).await;
-    let late = store.write(&claim(2), Instant::now()).await;
+    gate.open.add_permits(1);
+    let alone = store.write(&claim(3), Instant::now()).await;
+    assert_matches!(alone, Err(StoreError::NotSent));
+    let tasks = claims(&store, 0..3).await;
+    let late = store.write(&claim(3), Instant::now()).await;
     assert_matches!(late, Err(StoreError::NotSent));
     gate.open.add_permits(9);
     all_applied(tasks).await;
-    assert_eq!(gate.records.len(), 2);
+    assert_eq!(gate.records.len(), 3);
 }
 
 /// A store whose first call is never answered.
@@ -495,14 +522,15 @@ async fn a_single_request_that_is_not_polled_holds_nothing_up() {
     assert!(still.await.unwrap().is_applied());
 }
 
+fn runtime() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_time().start_paused(true).build().unwrap()
+}
+
 /// The task that sends what gathers belongs to the runtime of one of the callers.
 #[test]
 fn a_runtime_that_ends_leaves_the_queue_to_the_others() {
     let (gate, store) = behind_a_closed_gate();
-    let runtime = || {
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        builder.enable_time().build().unwrap()
-    };
     let (one, two) = (runtime(), runtime());
     let begin = |runtime: &tokio::runtime::Runtime, number: usize| {
         let task = {
@@ -514,12 +542,29 @@ fn a_runtime_that_ends_leaves_the_queue_to_the_others() {
     };
     let (first, second) = (begin(&one, 0), begin(&two, 1));
     drop((first, one));
+    assert!(!lock(&store.queues.claims.state).is_busy);
     gate.open.add_permits(9);
     assert!(two.block_on(second).unwrap().unwrap().is_applied());
     let third = two.block_on(async { start(&store, claim(2), 60).await });
     assert!(third.unwrap().unwrap().is_applied());
     two.block_on(settle());
     assert!(!lock(&store.queues.claims.state).is_busy);
+}
+
+#[test]
+fn a_full_group_whose_runtime_ends_before_it_leaves_was_not_sent() {
+    let (gate, store) = behind_a_closed_gate();
+    let (one, two) = (runtime(), runtime());
+    let tasks = two.block_on(claims(&store, 0..GROUP));
+    let (last, deadline) = (claim(GROUP), in_a_minute());
+    {
+        let _inside = one.enter();
+        assert!(is_pending(pin!(store.write(&last, deadline))));
+    }
+    drop(one);
+    gate.open.add_permits(GROUP);
+    two.block_on(all_applied(tasks));
+    assert_eq!(gate.sizes(), [1; GROUP]);
 }
 
 /// Callers come, are dropped and have little time, calls are answered, all in an order that the seed
@@ -714,7 +759,8 @@ async fn what_a_group_left_open_is_sent_alone_and_holds_up_no_other() {
     assert_eq!(took, (each.clone(), each));
 }
 
-/// Leaves the writes of a group to their callers, and throttles each by itself.
+/// Leaves each request of a group to its caller: a write with this error, a read that has this error by
+/// itself.
 struct Left(fn() -> StoreError);
 
 impl Store for Left {
@@ -723,11 +769,15 @@ impl Store for Left {
     }
 
     async fn load(&self, _: &RecordId, _: Instant) -> Result<Option<Found>, StoreError> {
-        Ok(None)
+        Err((self.0)())
     }
 
     async fn write_all(&self, _: &[RecordWrite], _: Instant) -> Vec<Result<Answer, StoreError>> {
         vec![Err((self.0)())]
+    }
+
+    async fn load_all(&self, _: &[RecordId], _: Instant) -> Vec<Result<Option<Found>, StoreError>> {
+        vec![Err(StoreError::Throttled("left out".into()))]
     }
 }
 
@@ -742,4 +792,25 @@ async fn a_write_that_its_group_may_have_applied_is_uncertain_whatever_it_meets_
         assert_matches!(error, StoreError::Throttled(_));
         assert_eq!(error.may_have_applied(), left().is_uncertain());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_that_its_group_left_out_is_throttled_where_it_has_no_answer_alone() {
+    let silences: [fn() -> StoreError; 3] = [
+        || StoreError::NotSent,
+        || StoreError::Timeout,
+        || StoreError::Unavailable("gone".into()),
+    ];
+    for silence in silences {
+        let groups = Groups::new(Arc::new(Left(silence)), true);
+        let error = groups.load(&id(0), in_a_minute()).await.unwrap_err();
+        assert_matches!(error, StoreError::Throttled(_));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_whose_store_panics_may_have_applied() {
+    let groups = Groups::new(Arc::new(Left(|| panic!("in the store"))), true);
+    let answer = groups.write(&claim(0), in_a_minute()).await;
+    assert_matches!(answer, Err(StoreError::Timeout));
 }

@@ -205,7 +205,7 @@ pub fn is_for_logs(function: &str) -> bool {
 /// A hint of how much room to make: only the time depends on it.
 pub fn is_about_room(function: &impl ToTokens) -> bool {
     let name = function.to_token_stream().to_string();
-    name.ends_with("with_capacity") || name == "reserve"
+    name.ends_with("with_capacity") || name.starts_with("reserve")
 }
 
 /// Returns the values that a function can return at once. The compiler refuses a `Default` that the type doesn't have.

@@ -15,6 +15,7 @@ use lambda_idempotency::http::IdempotencyLayer;
 use super::api::{Api, Call, Door, answer, place_order};
 use super::outcomes::stored_for_a_day;
 use crate::on_each_server;
+use crate::secrets::Log;
 use crate::support::Server;
 
 /// With server errors released, and stored.
@@ -134,6 +135,7 @@ async fn a_handlers_error_reaches_the_caller_and_the_retry_runs(server: Server) 
 
 on_each_server!(a_panic_goes_on_and_the_retry_runs);
 async fn a_panic_goes_on_and_the_retry_runs(server: Server) {
+    let (log, _capture) = Log::capture();
     let handler = |run, request| async move {
         assert!(run > 1, "the first run dies");
         place_order(run, request).await
@@ -144,6 +146,8 @@ async fn a_panic_goes_on_and_the_retry_runs(server: Server) {
         .catch_unwind()
         .await;
     assert!(panic.is_err());
+    // Not by the next call.
+    assert!(log.text().contains(r#"event="released""#));
     assert_eq!(api.send(&call).await.text(), "order 2");
 }
 

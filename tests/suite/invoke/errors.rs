@@ -3,6 +3,7 @@
 use lambda_idempotency::Selector;
 
 use super::*;
+use crate::secrets::Log;
 
 #[tokio::test(start_paused = true)]
 async fn the_same_key_with_another_payload_is_a_mismatch() {
@@ -78,6 +79,7 @@ async fn a_permanent_failure_is_stored() {
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_is_an_error_and_a_retry_runs() {
+    let (log, _capture) = Log::capture();
     let runs = Runs::default();
     let count = runs.clone();
     let function = settle(&engine()).handler(move |_| {
@@ -88,9 +90,11 @@ async fn a_panic_is_an_error_and_a_retry_runs() {
             Ok(run)
         }
     });
-    for _ in 0..2 {
+    for panics in [1, 2] {
         let panicked = error_type(&function, &settlement("s-1", 5)).await;
         assert_eq!(panicked, "Idempotency.Panicked");
+        // Not by the next call.
+        assert_eq!(log.text().matches(r#"event="released""#).count(), panics);
     }
     assert_eq!(invoke(&function, &settlement("s-1", 5)).await.unwrap(), "3");
 }

@@ -88,4 +88,13 @@ async fn a_record_tells_where_it_comes_from() {
     .await;
     let line = released_line::<S3Event>(s3).await;
     assert!(!line.contains("flower"), "{line}");
+    for (name, operation) in [
+        ("ObjectRemoved:Delete", "delete"),
+        ("LifecycleExpiration:Delete", "delete"),
+        ("ObjectTagging:Put", "edit"),
+    ] {
+        let event = s3.replace("ObjectCreated:Put", name);
+        let field = format!("faas.document.operation={operation:?}");
+        has::<S3Event>(&event, &[&field]).await;
+    }
 }

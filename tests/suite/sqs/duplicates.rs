@@ -20,6 +20,7 @@ async fn a_key_that_is_twice_in_a_batch_runs_once(server: Server) {
 
 on_each_server!(a_duplicate_in_the_batch_is_reported_when_the_first_fails);
 async fn a_duplicate_in_the_batch_is_reported_when_the_first_fails(server: Server) {
+    let (log, _capture) = Log::capture();
     let (once, effects) = (engine(&server).await, Effects::default());
     let runs = effects.clone();
     let mut worker = charge(&once).handler(move |message| {
@@ -33,6 +34,9 @@ async fn a_duplicate_in_the_batch_is_reported_when_the_first_fails(server: Serve
     ];
     assert_eq!(deliver(&mut worker, messages).await, ["m-1", "m-2", "m-3"]);
     assert_eq!(effects.take(), ["m-1", "m-2"]);
+    let text = log.text();
+    let logged = r#"reason="duplicate_of_reported" message_id="m-3""#;
+    assert!(text.contains(logged), "{text}");
 }
 
 on_each_server!(a_duplicate_that_is_looked_at_when_the_first_is_over_shares_its_fate);
@@ -90,6 +94,19 @@ async fn a_key_that_is_twice_in_a_batch_with_another_body_is_reported(server: Se
         assert_eq!(deliver(&mut worker, messages).await, ["m-2"]);
         assert_eq!(effects.take(), ["m-1"]);
     }
+}
+
+on_each_server!(a_message_that_differs_from_one_that_is_done_is_read_first);
+async fn a_message_that_differs_from_one_that_is_done_is_read_first(server: Server) {
+    let proxy = Proxy::before(&server).await;
+    let once = engine(proxy.server()).await;
+    let mut worker = charging(&once, &Effects::default());
+    proxy.take_total();
+    let messages = [payment("m-1", "p-1", 5), payment("m-2", "p-1", 6)];
+    assert_eq!(deliver(&mut worker, messages).await, ["m-2"]);
+    let counts = proxy.take_counts();
+    let requests = ["PutItem", "UpdateItem", "GetItem"].map(|name| counts.get(name));
+    assert_eq!(requests, [Some(&1); 3], "{counts:?}");
 }
 
 on_each_server!(a_message_that_is_twice_in_a_batch_is_reported_once);

@@ -78,6 +78,7 @@ async fn a_panic_in_an_errors_text_is_its_messages_own_trouble(server: Server) {
 
 on_each_server!(a_panic_is_its_messages_own_trouble_and_a_retry_runs_at_once);
 async fn a_panic_is_its_messages_own_trouble_and_a_retry_runs_at_once(server: Server) {
+    let (log, _capture) = Log::capture();
     let (once, effects) = (engine(&server).await, Effects::default());
     let done = effects.clone();
     let mut worker = charge(&once).handler(move |message| {
@@ -103,6 +104,7 @@ async fn a_panic_is_its_messages_own_trouble_and_a_retry_runs_at_once(server: Se
     };
     assert_eq!(deliver(&mut worker, messages()).await, ["early", "late"]);
     assert_eq!(effects.take(), ["good"]);
+    assert_eq!(log.text().matches(r#"reason="panicked""#).count(), 2);
 
     assert_eq!(deliver(&mut worker, messages()).await, NOTHING);
     assert_eq!(effects.take(), ["early", "late"]);

@@ -10,6 +10,7 @@ use tower::Layer as _;
 
 use super::turns::Reluctant;
 use super::*;
+use crate::secrets::Log;
 
 /// The time that an invocation has.
 const TIME: Duration = Duration::from_secs(10);
@@ -73,10 +74,12 @@ fn three() -> Vec<Value> {
 
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_hangs_is_ended_before_the_deadline_and_reported_alone() {
+    let (log, _capture) = Log::capture();
     let bench = Bench::new(OnCrash::RunAgain);
     let (reported, ran) = bench.deliver(true).await;
     assert_eq!(reported, ["m-2"]);
     assert_eq!(ran, ["m-1", "m-2", "m-3"]);
+    assert!(log.text().contains(r#"reason="timed_out""#));
 
     // Its claim was released: the next delivery runs at once.
     let (reported, ran) = bench.deliver(false).await;
@@ -98,6 +101,7 @@ async fn a_handler_that_hung_waits_for_an_operator_where_the_policy_says_so() {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_whose_handler_was_never_ready_did_not_start() {
+    let (log, _capture) = Log::capture();
     let bench = Bench::new(OnCrash::Interrupt);
     let effects = Effects::default();
     let ran = effects.clone();
@@ -108,6 +112,7 @@ async fn a_message_whose_handler_was_never_ready_did_not_start() {
     let one = || vec![message("m-1", "1")];
     let mut reluctant = bench.layer().layer(Reluctant::new(60, working.clone()));
     assert_eq!(bench.call(&mut reluctant, one()).await, ["m-1"]);
+    assert!(log.text().contains(r#"reason="out_of_time""#));
     let mut ready = bench.layer().layer(Reluctant::new(0, working));
     assert_eq!(
         bench.call(&mut ready, one()).await,

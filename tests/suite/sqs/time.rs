@@ -3,11 +3,15 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
+use crate::secrets::Log;
 use crate::support::Fault;
 
 /// Of an invocation.
 const TIME: Duration = Duration::from_secs(8);
 const RESERVE: Duration = Duration::from_secs(4);
+
+/// What the log says of a message that did not start.
+const OUT_OF_TIME: &str = r#"reason="out_of_time""#;
 
 /// A batch in an invocation that has this much time.
 fn within(time: Duration, messages: impl IntoIterator<Item = Value>) -> LambdaEvent<SqsEvent> {
@@ -78,6 +82,7 @@ on_each_server!(with_no_time_left_nothing_is_decoded_or_claimed_and_everything_i
 async fn with_no_time_left_nothing_is_decoded_or_claimed_and_everything_is_reported(
     server: Server,
 ) {
+    let (log, _capture) = Log::capture();
     let proxy = Proxy::before(&server).await;
     let once = engine(proxy.server()).await;
     let (effects, decoded) = (Effects::default(), Arc::new(AtomicBool::new(false)));
@@ -94,6 +99,7 @@ async fn with_no_time_left_nothing_is_decoded_or_claimed_and_everything_is_repor
         .await
         .unwrap();
     assert_eq!(reply.batch_item_failures.len(), 5);
+    assert_eq!(log.text().matches(OUT_OF_TIME).count(), 5);
     assert_eq!(effects.take(), NOTHING);
     assert!(!decoded.load(Ordering::SeqCst));
     assert_eq!(proxy.take_total(), 0);
@@ -101,6 +107,7 @@ async fn with_no_time_left_nothing_is_decoded_or_claimed_and_everything_is_repor
 
 on_each_server!(a_message_whose_claim_was_slow_does_not_start_inside_the_reserve);
 async fn a_message_whose_claim_was_slow_does_not_start_inside_the_reserve(server: Server) {
+    let (log, _capture) = Log::capture();
     let proxy = Proxy::before(&server).await;
     let once = engine(proxy.server()).await;
     let effects = Effects::default();
@@ -114,6 +121,7 @@ async fn a_message_whose_claim_was_slow_does_not_start_inside_the_reserve(server
     );
     let reply = worker.call(within(TIME, payments(3))).await.unwrap();
     assert_eq!(reply.batch_item_failures.len(), 3);
+    assert_eq!(log.text().matches(OUT_OF_TIME).count(), 3);
     assert_eq!(effects.take(), NOTHING);
 
     let mut next = charging(&once, &effects);

@@ -78,7 +78,11 @@ async fn what_a_window_has_met_is_read_first_by_every_layer_that_shares_it(serve
         kinesis::BatchLayer::new(once.clone())
             .operation("book")
             .key(|movement: &Movement| movement.movement_id.clone())
-            .settings(|settings| settings.window = window.clone())
+            .settings(|settings| {
+                let own = format!("{:?}", settings.window);
+                assert!(own.contains("keys: 32768"), "{own}");
+                settings.window = window.clone();
+            })
             .handler(move |message: kinesis::Message<Movement>| {
                 let booked = ledger.book(&message.body.movement_id);
                 async move { booked }
