@@ -306,7 +306,13 @@ impl Request for RecordId {
     }
 }
 
-type Waiter<R> = oneshot::Sender<Result<<R as Request>::Answer, StoreError>>;
+/// The caller of a request in a group.
+#[derive(Debug)]
+struct Waiter<R: Request> {
+    number: u64,
+    answer: oneshot::Sender<Result<R::Answer, StoreError>>,
+    deadline: Instant,
+}
 
 /// The requests of one kind.
 #[derive(Debug)]
@@ -332,9 +338,7 @@ struct State<R: Request> {
 #[derive(Debug)]
 struct Group<R: Request> {
     requests: Vec<R>,
-    waiters: Vec<(u64, Waiter<R>)>,
-    /// The latest of their deadlines: each caller keeps to its own.
-    deadline: Instant,
+    waiters: Vec<Waiter<R>>,
     way: Way,
 }
 
@@ -413,14 +417,21 @@ impl<R: Request> Queue<R> {
             state.is_busy = true;
             return Entry::First;
         }
-        state.gathering.leave_out_those_who_went_away();
         if state.gathering.has(request.id()) {
-            return Entry::Alone;
+            state.gathering.leave_out_those_who_went_away();
+            if state.gathering.has(request.id()) {
+                return Entry::Alone;
+            }
         }
         state.last += 1;
         let number = state.last;
-        let (waiter, answer) = oneshot::channel();
-        state.gathering.add(request, (number, waiter), deadline);
+        let (sender, answer) = oneshot::channel();
+        let waiter = Waiter {
+            number,
+            answer: sender,
+            deadline,
+        };
+        state.gathering.add(request, waiter);
         let way = state.gathering.way.clone();
         let wait = Wait {
             number,
@@ -428,6 +439,9 @@ impl<R: Request> Queue<R> {
             way,
         };
         state.is_crowded |= !is_free;
+        if state.gathering.requests.len() == GROUP {
+            state.gathering.leave_out_those_who_went_away();
+        }
         if state.gathering.requests.len() == GROUP {
             let group = std::mem::replace(&mut state.gathering, Group::new());
             return Entry::Full(group, wait);
@@ -462,7 +476,7 @@ impl<R: Request> Queue<R> {
         let Group {
             requests, waiters, ..
         } = &mut state.gathering;
-        let Some(place) = waiters.iter().position(|(own, _)| *own == number) else {
+        let Some(place) = waiters.iter().position(|own| own.number == number) else {
             return false;
         };
         requests.remove(place);
@@ -477,7 +491,6 @@ impl<R: Request> Group<R> {
         Self {
             requests: Vec::new(),
             waiters: Vec::new(),
-            deadline: Instant::now(),
             way: Way::default(),
         }
     }
@@ -486,22 +499,20 @@ impl<R: Request> Group<R> {
         self.requests.iter().any(|other| other.id() == id)
     }
 
-    fn add(&mut self, request: &R, waiter: (u64, Waiter<R>), deadline: Instant) {
+    fn add(&mut self, request: &R, waiter: Waiter<R>) {
         if self.requests.is_empty() {
             self.requests.reserve_exact(GROUP);
             self.waiters.reserve_exact(GROUP);
-            self.deadline = deadline;
         }
-        self.deadline = self.deadline.max(deadline);
         self.requests.push(request.clone());
         self.waiters.push(waiter);
     }
 
     fn leave_out_those_who_went_away(&mut self) {
-        if self.waiters.iter().any(|(_, waiter)| waiter.is_closed()) {
+        if self.waiters.iter().any(|one| one.answer.is_closed()) {
             let requests = std::mem::take(&mut self.requests).into_iter();
             let pairs = requests.zip(std::mem::take(&mut self.waiters));
-            let pairs = pairs.filter(|(_, (_, waiter))| !waiter.is_closed());
+            let pairs = pairs.filter(|(_, waiter)| !waiter.answer.is_closed());
             (self.requests, self.waiters) = pairs.unzip();
         }
     }
@@ -510,12 +521,15 @@ impl<R: Request> Group<R> {
     /// callers get a timeout.
     async fn send(mut self, store: &dyn store::DynStore) {
         let waiters = std::mem::take(&mut self.waiters);
-        let send = R::send_all(&self.requests, store, self.deadline);
+        // Each caller keeps to its own.
+        let latest = waiters.iter().map(|one| one.deadline).max();
+        let latest = latest.unwrap_or_else(Instant::now);
+        let send = R::send_all(&self.requests, store, latest);
         let answers = WAY.scope(self.way.clone(), send).await;
         let left = std::iter::repeat_with(|| Err(StoreError::Timeout));
-        for ((_, waiter), answer) in waiters.into_iter().zip(answers.into_iter().chain(left)) {
+        for (waiter, answer) in waiters.into_iter().zip(answers.into_iter().chain(left)) {
             // A caller that went away needs no answer.
-            let _ = waiter.send(answer);
+            let _ = waiter.answer.send(answer);
         }
     }
 }
@@ -523,8 +537,8 @@ impl<R: Request> Group<R> {
 /// A group that was not sent says so: its task was dropped before it began.
 impl<R: Request> Drop for Group<R> {
     fn drop(&mut self) {
-        for (_, waiter) in self.waiters.drain(..) {
-            let _ = waiter.send(Err(StoreError::NotSent));
+        for waiter in self.waiters.drain(..) {
+            let _ = waiter.answer.send(Err(StoreError::NotSent));
         }
     }
 }
