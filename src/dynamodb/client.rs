@@ -258,18 +258,19 @@ impl Intercept for Noted {
     }
 }
 
-/// Tells whether a reply says what became of its send: it applied, or the service refused it. A 5xx
-/// and a body that can't be read say nothing. A send that times out or loses its connection has no
-/// reply.
+/// Tells whether a reply says what became of its send: it applied, or the service refused it. A 5xx,
+/// the page of a proxy and a body that can't be read say nothing. A send that times out or loses its
+/// connection has no reply.
 fn is_answer(reply: &AfterDeserializationInterceptorContextRef<'_>) -> bool {
     let http = reply.response();
     reply.output_or_error().is_ok()
-        || (http.status().is_client_error() && !http.body().bytes().is_some_and(is_late))
+        || (http.status().is_client_error() && http.body().bytes().is_some_and(is_refusal))
 }
 
-/// Tells whether the service waited in vain for the rest of the request.
-fn is_late(body: &[u8]) -> bool {
-    has_code(body, &["RequestTimeout"])
+/// Tells whether the service refused the request: its refusals are JSON, and one says that it waited in
+/// vain for the rest of the request.
+fn is_refusal(body: &[u8]) -> bool {
+    body.starts_with(b"{") && !has_code(body, &["RequestTimeout"])
 }
 
 /// Tells whether the code of a refusal is one of these, with or without `Exception`. The item that a

@@ -159,7 +159,8 @@ pub(super) fn classify<E: StdError + ProvideErrorMetadata + 'static>(
         "ProvisionedThroughputExceededException"
         | "ThrottlingException"
         | "RequestLimitExceeded" => throttled(format!("table `{table}`"), message),
-        "RequestTimeout" | "RequestTimeoutException" => StoreError::Unavailable(words()),
+        // Each of DynamoDB's refusals has a code, and the page of a proxy has none.
+        "" | "RequestTimeout" | "RequestTimeoutException" => StoreError::Unavailable(words()),
         "TransactionConflictException" | "ReplicatedWriteConflictException" => StoreError::Conflict,
         "AccessDeniedException" => {
             let message = message.to_owned();
@@ -414,6 +415,14 @@ mod tests {
             missing.downcast_ref(),
             Some(&DynamoDbError::TableNotFound { table: table() })
         );
+    }
+
+    #[test]
+    fn a_reply_without_a_code_is_no_answer_of_dynamodb() {
+        for status in [200, 302, 403, 413] {
+            let error = refused("", "", status);
+            assert_matches!(error, StoreError::Unavailable(_), "{status}");
+        }
     }
 
     #[test]

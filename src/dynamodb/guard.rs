@@ -8,8 +8,8 @@
 //! had applied before, or it is refused.
 //!
 //! Alone, a guard is one `UpdateItem`: [`Guard::apply`]. The client sends it again as its retries are
-//! configured. A send without an answer (a timeout, a lost connection, a 5xx) may have applied, or may
-//! still arrive and apply. The answer to a later send then gives the result:
+//! configured. A send without an answer (a timeout, a lost connection, a 5xx, the page of a proxy) may
+//! have applied, or may still arrive and apply. The answer to a later send then gives the result:
 //!
 //! | the later send | result |
 //! |---|---|

@@ -36,7 +36,7 @@ const MOST_OF_A_BARE_RECORD: usize = 8 * 1_024;
 
 const ACTIONS: &str = "dynamodb:PutItem, UpdateItem, DeleteItem or ConditionCheckItem, as the transaction's writes need,";
 
-/// Sends the transaction. Boxed, as [`Transact`](super::action::Transact) asks.
+/// Sends the transaction. Boxed, as [`Transact`] asks.
 fn transact<'a>(
     store: &'a DynamoDbStore,
     commit: Commit<'a>,

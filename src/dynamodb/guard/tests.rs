@@ -132,6 +132,13 @@ async fn an_item_that_a_refusal_does_not_show_is_read() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_guarded_write_that_the_page_of_a_proxy_answers_may_have_applied() {
+    let wire = Wire::answering([Some((403, json!("<html>blocked</html>")))]);
+    let unknown = paid().apply(&wire.store().client).await;
+    assert_matches!(unknown, Err(GuardError::Unknown(_)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_error_has_the_words_of_dynamodb_without_a_value() {
     for (code, message) in [
         ("ResourceNotFoundException", "Requested resource not found"),

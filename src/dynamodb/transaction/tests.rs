@@ -180,6 +180,16 @@ async fn a_transaction_that_a_5xx_answers_may_have_applied() {
     }
 }
 
+/// It may have kept the answer of DynamoDB back.
+#[tokio::test(start_paused = true)]
+async fn a_transaction_that_the_page_of_a_proxy_answers_may_have_applied() {
+    for status in [200, 302, 403, 413] {
+        let page = Some((status, json!("<html>blocked</html>")));
+        let error = answered_by(page).await.unwrap_err();
+        assert!(error.may_have_applied(), "{status}: {error:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_transaction_whose_earlier_send_is_at_work_has_no_answer_yet() {
     let answer = answered_by(error(400, "TransactionInProgressException", "at work")).await;
