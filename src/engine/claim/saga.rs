@@ -525,7 +525,9 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
             .get(&step)
             .map(|entry| entry.at);
         let since = began.unwrap_or_else(|| inner.clock.now());
-        lock(&inner.steps.state).stop = Some(Stop::Interrupted { since });
+        // A claim that was lost meanwhile stays lost.
+        let interrupted = Stop::Interrupted { since };
+        lock(&inner.steps.state).stop.get_or_insert(interrupted);
         events::saga_stuck(claim.subject(), &step);
         SagaError::Stuck { step }
     }

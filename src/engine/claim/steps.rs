@@ -267,7 +267,7 @@ impl Inner {
                 Ok(Begun::Done(result))
             }
             StepDecision::Interrupted { since } => {
-                state.stop = Some(Stop::Interrupted { since });
+                state.stop.get_or_insert(Stop::Interrupted { since });
                 drop(state);
                 events::step("step_interrupted", &self.subject, name);
                 Err(StepError::Interrupted {

@@ -1,7 +1,7 @@
 //! A step whose note comes back when the attempt's time is over.
 
 use super::*;
-use crate::engine::claim::steps::StepError;
+use crate::engine::claim::steps::{SagaError, StepError};
 use crate::protocol::journal::StepState;
 use crate::protocol::record::RecordWrite;
 
@@ -155,4 +155,33 @@ async fn a_step_that_says_again_that_it_fires_after_a_failed_note_keeps_its_leas
         assert_matches!(failed, Err(Error::Handler(StepError::Repeated { .. })));
         assert!(record(&once).await.unwrap().is_released());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_saga_that_gets_stuck_as_its_claim_is_lost_leaves_the_claim_lost() {
+    let kept = Arc::new(Mutex::new(None::<crate::Claim>));
+    let noted = Arc::clone(&kept);
+    // As the run of a handler ends beside a task that it has spawned.
+    let once = engine(Replies::default().on_write(move |write| {
+        if let RecordWrite::Amend { entry, .. } = write
+            && matches!(&entry.state, StepState::Confirmed(Ok(text)) if text.contains("stuck"))
+            && let Some(claim) = &*noted.lock().unwrap()
+        {
+            claim.lose();
+        }
+        None
+    }));
+    let checkout = async |claim: crate::Claim| {
+        *kept.lock().unwrap() = Some(claim.clone());
+        let mut saga = claim.saga()?.permanent(|_: &&'static str| true);
+        let charge = |_| async { Ok::<_, &str>(17) };
+        let undo = |_, _: u32| async { Err::<(), _>("no refund") };
+        saga.step("charge", charge, undo).await?;
+        let stuck = saga.abort(&"out of stock").await;
+        assert_matches!(stuck, SagaError::Stuck { .. });
+        assert!(claim.is_over());
+        Err::<u32, _>(stuck)
+    };
+    let ended = once.run(key(), payload(), checkout).await;
+    assert_matches!(ended, Err(Error::LeaseLost));
 }
