@@ -157,7 +157,7 @@ impl Engine {
                 Err(obstacle) => obstacle,
                 earlier => break earlier,
             };
-            let seen = Box::pin(self.look_again(&request, &obstacle, &mut wait, place));
+            let seen = self.look_again(&request, &obstacle, &mut wait, place);
             match seen.await {
                 Some(seen) => attempt.found = seen,
                 None => break Err(obstacle),
@@ -287,7 +287,7 @@ impl Engine {
                         let obstacle = self.obstacle(request, &other, now.time);
                         let place = request.options.place.as_deref();
                         let seen = self.look_again(request, &obstacle, &mut wait, place);
-                        found = Box::pin(seen).await.ok_or(obstacle)?;
+                        found = seen.await.ok_or(obstacle)?;
                         now = self.moment();
                         rounds = 0;
                         continue;

@@ -504,7 +504,7 @@ impl Engine {
                         return Err(obstacle);
                     }
                     // It keeps its place: a drain waits for its commit.
-                    let seen = Box::pin(self.look_again(request, &obstacle, &mut wait, None));
+                    let seen = self.look_again(request, &obstacle, &mut wait, None);
                     found = seen.await.ok_or(obstacle)?;
                     until = self.commit_until(request, until);
                     continue;

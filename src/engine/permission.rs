@@ -27,7 +27,7 @@ pub(crate) struct Permission {
 }
 
 impl Permission {
-    /// Tells whether the last completion was refused so.
+    /// Returns whether the last completion was refused so.
     pub(super) fn is_refused(&self) -> bool {
         self.trial_at.load(Ordering::Relaxed) != GRANTED
     }
@@ -49,12 +49,12 @@ impl Permission {
         })
     }
 
-    /// Notes that a completion was refused, as each one is until an operator corrects the cause.
+    /// Records that a completion was refused, as each one is until an operator corrects the cause.
     pub(super) fn refused(&self, now: EpochMillis) {
         self.trial_at.store((now + PAUSE).0, Ordering::Relaxed);
     }
 
-    /// Notes that a completion has applied.
+    /// Records that a completion has applied.
     pub(super) fn granted(&self) {
         if self.is_refused() {
             self.trial_at.store(GRANTED, Ordering::Relaxed);
@@ -98,7 +98,7 @@ impl Drop for ClaimRight<'_> {
 }
 
 impl Engine {
-    /// Notes whether completions apply. One that meets another attempt tells nothing of that: its
+    /// Records whether completions apply. One that meets another attempt tells nothing of that: its
     /// condition fails before the table looks at what it would write.
     pub(super) fn note_permission(&self, finished: &Result<Settled, StoreError>) {
         match finished {

@@ -28,16 +28,20 @@ impl Engine {
     ) -> Option<Option<Found>> {
         let wait = wait.as_mut();
         let wait = wait.filter(|_| matches!(obstacle, Error::InFlight { .. }))?;
-        if let Some(place) = place {
-            place.leave_to_wait();
-        }
-        // Nothing is claimed yet, and the caller that would get the outcome may have gone.
-        if !wait.pause().await || request.options.caller_has_gone() {
-            return None;
-        }
-        // The other attempt may be a run of this process, and dropped meanwhile.
-        self.send_unsent(request).await;
-        // A store that fails meanwhile changes nothing: another attempt holds the claim.
-        self.look(request).await.ok()
+        // Boxed here, so that nothing is made where nothing is waited for.
+        Box::pin(async {
+            if let Some(place) = place {
+                place.leave_to_wait();
+            }
+            // Nothing is claimed yet, and the caller that would get the outcome may have gone.
+            if !wait.pause().await || request.options.caller_has_gone() {
+                return None;
+            }
+            // The other attempt may be a run of this process, and dropped meanwhile.
+            self.send_unsent(request).await;
+            // A store that fails meanwhile changes nothing: another attempt holds the claim.
+            self.look(request).await.ok()
+        })
+        .await
     }
 }
