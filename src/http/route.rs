@@ -17,13 +17,7 @@ pub(super) struct Route {
 }
 
 /// The methods of requests that may have an effect.
-const WITH_EFFECT: [Method; 5] = [
-    Method::POST,
-    Method::PATCH,
-    Method::PUT,
-    Method::DELETE,
-    Method::CONNECT,
-];
+const WITH_EFFECT: [Method; 4] = [Method::POST, Method::PATCH, Method::PUT, Method::DELETE];
 
 const NO_METHOD: &str = "the method is POST, PATCH, PUT, DELETE or ANY";
 

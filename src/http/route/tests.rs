@@ -59,6 +59,7 @@ fn a_route_that_cannot_be_meant_is_refused_when_it_is_declared() {
         ("POST /orders?x=1", "slash"),
         ("P@ST /orders", "the method is POST"),
         ("PSOT /orders", "the method is POST"),
+        ("CONNECT /orders", "the method is POST"),
         ("* /orders", "or ANY"),
         ("GET /orders", "safe"),
         ("POST /orders/:id", "braces"),
