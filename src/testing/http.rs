@@ -120,14 +120,20 @@ impl TestRequest {
         self
     }
 
-    /// Sets the body to this value as JSON, and adds its `Content-Type`.
+    /// Sets the body to this value as JSON, and adds a `Content-Type` where there is none.
     ///
     /// # Errors
     ///
     /// When the value can't be written as JSON.
     pub fn json<T: Serialize + ?Sized>(self, body: &T) -> Result<Self, TestError> {
         let body = serde_json::to_string(body)?;
-        Ok(self.header("content-type", "application/json").body(body))
+        let mut names = self.headers.iter().map(|(name, _)| name);
+        let typed = if names.any(|name| name == "content-type") {
+            self
+        } else {
+            self.header("content-type", "application/json")
+        };
+        Ok(typed.body(body))
     }
 
     /// Makes the event of an HTTP API, in the payload format 2.0.

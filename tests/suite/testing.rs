@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use lambda_http::aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse};
-use lambda_http::{Context, LambdaEvent, Request, RequestExt, RequestPayloadExt};
+use lambda_http::{Body, Context, LambdaEvent, Request, RequestExt, RequestPayloadExt};
 use lambda_idempotency::http::IdempotencyLayer;
 use lambda_idempotency::http::events::Incoming;
 use lambda_idempotency::protocol::record::{Found, RecordWrite};
@@ -361,6 +361,18 @@ fn a_request_is_read_back_as_it_was_described() {
     );
     assert_eq!(request.uri().query(), Some("note=two%20%26%20more"));
     assert_eq!(request.json::<Value>().unwrap().unwrap()["sku"], "tea");
+}
+
+#[test]
+fn a_request_whose_body_is_set_anew_has_one_content_type() {
+    let patch = "application/merge-patch+json";
+    let patched = TestRequest::post("/orders").header("Content-Type", patch);
+    for (request, expected) in [(order(), "application/json"), (patched, patch)] {
+        let request = request.json(&json!({"sku": "milk"})).unwrap();
+        let request: Request = request.request().unwrap();
+        assert_eq!(request.headers()["content-type"], expected);
+        assert_eq!(*request.body(), Body::from(r#"{"sku":"milk"}"#));
+    }
 }
 
 #[test]
