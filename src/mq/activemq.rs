@@ -86,10 +86,11 @@ struct Wire {
     messages: Vec<Fields>,
 }
 
-/// The value that Lambda documents; the event of another source is an error.
+/// The value that Lambda documents, and that of AWS's older examples; the event of another source is an
+/// error.
 #[derive(Deserialize)]
 enum EventSource {
-    #[serde(rename = "aws:mq")]
+    #[serde(rename = "aws:mq", alias = "aws:amq")]
     ActiveMq,
 }
 
@@ -276,6 +277,15 @@ mod tests {
             shown.contains("ID:1") && !shown.contains("secret") && !shown.contains("115"),
             "{shown}"
         );
+    }
+
+    #[test]
+    fn an_event_is_read_under_each_name_that_aws_has_for_its_source() {
+        for source in ["aws:mq", "aws:amq"] {
+            let event = json!({ "eventSource": source, "messages": [] });
+            let event = serde_json::from_value::<ActiveMqEvent>(event);
+            assert!(event.is_ok(), "{source}");
+        }
     }
 
     #[test]
