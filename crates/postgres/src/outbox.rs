@@ -105,8 +105,8 @@ pub struct Relayed {
 }
 
 /// Adds an event. Transactions with events of one aggregate go on one after the other from here, so that
-/// their positions are in the order of their commits.
-const ADD: &str = "WITH turn AS MATERIALIZED (SELECT pg_advisory_xact_lock(hashtextextended('{table} ' || $3, 0))) \
+/// their positions are in the order of their commits. The lock is of the table itself: sessions may name it differently.
+const ADD: &str = "WITH turn AS MATERIALIZED (SELECT pg_advisory_xact_lock(hashtextextended($3, $t${table}$t$::regclass::oid::bigint))) \
      INSERT INTO {table} (id, type, aggregate, data, recorded_at) SELECT $1, $2, $3, $4, $5 FROM turn";
 
 /// An event that waits, and none before it in its aggregate.

@@ -80,7 +80,7 @@ impl Statements {
                 "SELECT id, {all} FROM {{table}} WHERE id > $1 ORDER BY id LIMIT $2"
             )),
             estimate: table.fill(
-                "SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = '{table}'::regclass",
+                "SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = $t${table}$t$::regclass",
             ),
             lock: table.fill(&format!(
                 "{waits}, \

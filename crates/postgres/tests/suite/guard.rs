@@ -121,6 +121,20 @@ async fn a_transition_that_sets_a_null_recognises_its_own_move() {
 }
 
 #[tokio::test]
+async fn a_state_that_is_null_moves_as_any_other() {
+    let store = store().await;
+    let orders = orders(&store).await;
+    sql(&format!("UPDATE {orders} SET status = NULL WHERE id = '1'")).await;
+    for (id, expected) in [("1", "Applied"), ("1", "AlreadyApplied"), ("2", "Refused")] {
+        let guarded = within(&store, async |tx| {
+            let paid = Guard::transition(orders.as_str(), [("id", id)], [None::<&str>], "paid");
+            Ok(format!("{:?}", paid.apply(tx).await?))
+        });
+        assert_eq!(guarded.await, expected, "{id}");
+    }
+}
+
+#[tokio::test]
 async fn a_transition_that_does_not_apply_refuses_the_writes_of_a_claim() {
     let store = store().await;
     let orders = orders(&store).await;

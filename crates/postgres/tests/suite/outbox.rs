@@ -368,15 +368,12 @@ async fn a_role_that_may_not_use_an_outbox_is_told_of_its_table() {
     }
 }
 
-#[tokio::test]
-async fn two_transactions_of_one_aggregate_commit_in_the_order_of_their_events() {
-    let store = store().await;
-    let (outbox, table) = outbox(&store).await;
-    let claimless = engine(store.clone()).claimless();
-    let has_added = Notify::new();
-    let (store, outbox, table, has_added) = (&store, &outbox, &table, &has_added);
-    let first = claimless.run(Key::new("emit", "1"), None, |claim| async move {
-        let mut tx = store.transaction(&claim).await?;
+/// Two transactions add an event of one aggregate each. The first one commits once the second waits for it.
+async fn keep_their_order(first: &Store, second: &Store, outbox: &Outbox, table: &str) {
+    let claimless = engine(first.clone()).claimless();
+    let has_added = &Notify::new();
+    let held = claimless.run(Key::new("emit", "1"), None, |claim| async move {
+        let mut tx = first.transaction(&claim).await?;
         let event = Event::new("counted", "a").name("1");
         let event = outbox.event(&claim, &event, &json!({ "number": 1 }));
         tx.apply(&event.unwrap()).await?;
@@ -385,28 +382,50 @@ async fn two_transactions_of_one_aggregate_commit_in_the_order_of_their_events()
         once_there_is(&waiting_for(table), "1").await;
         Ok::<_, Failed>(())
     });
-    let second = async {
+    let behind = async {
         has_added.notified().await;
-        emit(store, outbox, "2", &[("a", 2)], false).await;
+        emit(second, outbox, "2", &[("a", 2)], false).await;
     };
-    let (first, ()) = tokio::join!(first, second);
-    first.unwrap();
+    let (held, ()) = tokio::join!(held, behind);
+    held.unwrap();
     let seen = Mutex::new(Vec::new());
     let publish = async |event: &StoredEvent| {
         seen.lock().unwrap().push(number(event));
         Ok::<_, Failed>(())
     };
-    while outbox.relay(store, 10, &publish).await.unwrap().published > 0 {}
+    while outbox.relay(first, 10, &publish).await.unwrap().published > 0 {}
     assert_eq!(*seen.lock().unwrap(), [1, 2]);
+}
+
+#[tokio::test]
+async fn two_transactions_of_one_aggregate_commit_in_the_order_of_their_events() {
+    let store = store().await;
+    let (outbox, table) = outbox(&store).await;
+    keep_their_order(&store, &store, &outbox, &table).await;
+}
+
+#[tokio::test]
+async fn stores_that_name_one_outbox_differently_keep_the_order_of_an_aggregate() {
+    let (schema, outbox) = (name("own"), Outbox::new("outbox").unwrap());
+    sql(&format!("CREATE SCHEMA {schema}")).await;
+    let keys = format!("{schema}.keys");
+    let path = format!("options=-c%20search_path%3D{schema}");
+    let finding = pool_of(&url_with("postgres", "postgres", &path), 2);
+    let finding = PostgresStore::with_table(finding, &keys).unwrap();
+    finding.create_tables().await.unwrap();
+    lay(&finding, &outbox).await;
+    let setting = PostgresStore::with_table(setting_the_path(&schema), &keys).unwrap();
+    keep_their_order(&setting, &finding, &outbox, &schema).await;
 }
 
 #[tokio::test]
 async fn an_outbox_of_several_stores_is_in_the_schema_that_each_finds() {
     let outbox = Outbox::new("outbox").unwrap();
     let mut stores = Vec::new();
-    for schema in [name("a"), name("b")] {
+    for schema in [name("a"), format!("\"{}\"", name("o'b"))] {
         sql(&format!("CREATE SCHEMA {schema}")).await;
         let path = format!("options=-c%20search_path%3D{schema}");
+        let path = path.replace('"', "%22");
         let pool = pool_of(&url_with("postgres", "postgres", &path), 2);
         let store = PostgresStore::new(pool);
         store.create_tables().await.unwrap();
@@ -439,11 +458,8 @@ async fn an_outbox_of_several_stores_is_in_the_schema_that_each_finds() {
     }
 }
 
-/// A store can't look for it there: its name is left to the session.
-#[tokio::test]
-async fn an_outbox_in_a_schema_that_the_pool_sets_is_relayed_and_swept() {
-    let (schema, outbox) = (name("own"), Outbox::new("outbox").unwrap());
-    sql(&format!("CREATE SCHEMA {schema}")).await;
+/// A pool that sets the `search_path` of each of its sessions.
+fn setting_the_path(schema: &str) -> Pool {
     let path = format!("SET search_path = {schema}");
     let hook = Hook::async_fn(move |client: &mut ClientWrapper, _: &Metrics| {
         let path = path.clone();
@@ -454,8 +470,16 @@ async fn an_outbox_in_a_schema_that_the_pool_sets_is_relayed_and_swept() {
     });
     let manager = Manager::new(url().parse().unwrap(), NoTls);
     let pool = Pool::builder(manager).max_size(2).post_create(hook);
+    pool.build().unwrap()
+}
+
+/// A store can't look for it there: its name is left to the session.
+#[tokio::test]
+async fn an_outbox_in_a_schema_that_the_pool_sets_is_relayed_and_swept() {
+    let (schema, outbox) = (name("own"), Outbox::new("outbox").unwrap());
+    sql(&format!("CREATE SCHEMA {schema}")).await;
     let keys = format!("{schema}.keys");
-    let store = PostgresStore::with_table(pool.build().unwrap(), &keys).unwrap();
+    let store = PostgresStore::with_table(setting_the_path(&schema), &keys).unwrap();
     store.create_tables().await.unwrap();
     lay(&store, &outbox).await;
     emit(&store, &outbox, "open", &[("x", 1)], false).await;

@@ -4,6 +4,7 @@ use lambda_idempotency::{EpochMillis, Error, Key, Outcome, StoreError};
 use lambda_idempotency_postgres::{
     Isolation, PostgresStore, Problem, Sql, TransactionError, schema,
 };
+use tokio::time::Instant;
 
 use crate::support::{
     Failed, MINUTE, Store, count, engine, name, pool_of, problem, sql, store_of, table, transact,
@@ -208,6 +209,18 @@ async fn a_name_without_a_schema_is_found_as_the_role_finds_it() {
         assert_eq!(run(&store, "a").await.is_replayed(), is_replayed);
     }
     assert_eq!(count(&own, &format!("{role}.{keys}")).await, 1);
+}
+
+#[tokio::test]
+async fn a_schema_may_have_a_name_that_needs_quotes() {
+    let schema = name("o'b");
+    sql(&format!("CREATE SCHEMA \"{schema}\"")).await;
+    let path = format!("options=-c%20search_path%3D%22{schema}%22");
+    let store = PostgresStore::new(pool_of(&url_with("postgres", "postgres", &path), 2));
+    store.create_tables().await.unwrap();
+    assert!(!run(&store, "a").await.is_replayed());
+    let estimated = store.estimated_records(Instant::now() + MINUTE).await;
+    assert!(estimated.is_ok(), "{estimated:?}");
 }
 
 #[tokio::test]
