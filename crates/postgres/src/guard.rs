@@ -265,11 +265,12 @@ impl Guard {
     fn moved(&self, from: &[Value], values: &mut Values) -> (String, String, String) {
         let set = values.pairs(&self.written(), "=", ", ");
         let key = values.pairs(&self.key, "=", " AND ");
-        if from.is_empty() {
-            return (set, key, "false".to_owned());
-        }
-        let from = listed(from.iter().map(|state| values.bind(state)));
-        (set, key, format!("{} IN ({from})", quoted(&self.column)))
+        // A state may be NULL.
+        let column = quoted(&self.column);
+        let is = |state: &Value| format!("{column} IS NOT DISTINCT FROM {}", values.bind(state));
+        let may = std::iter::once("false".to_owned()).chain(from.iter().map(is));
+        let may = may.collect::<Vec<_>>().join(" OR ");
+        (set, key, format!("({may})"))
     }
 }
 
