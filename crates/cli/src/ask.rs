@@ -1,6 +1,6 @@
 //! Asks the person at the terminal.
 
-use std::io::{BufRead, IsTerminal, stdin};
+use std::io::{BufRead, IsTerminal, stderr, stdin};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -10,13 +10,13 @@ use crate::output::{WARNING, note};
 ///
 /// # Errors
 ///
-/// Without a terminal, unless `--yes` is given: a script must say what it agrees to. Where the
-/// answer is another.
+/// Without a terminal that shows the question and takes the answer, unless `--yes` is given: a script
+/// must say what it agrees to. Where the answer is another.
 pub(crate) fn agree(context: &Context, question: &str) -> Result<(), Failure> {
     if context.agreed() {
         return Ok(());
     }
-    if !stdin().is_terminal() {
+    if !stdin().is_terminal() || !stderr().is_terminal() {
         return Err(Failure::usage(format!(
             "{question} There is no terminal to ask at: add --yes (once for each question)"
         )));

@@ -107,7 +107,7 @@ impl Context {
         self.strays.set(self.strays.get() + keys as u64);
     }
 
-    /// Notes how many items and keys were skipped, where any were: the flags may be wrong, or something
+    /// Prints how many items and keys were skipped, where any were: the flags may be wrong, or something
     /// else writes into the store.
     pub(crate) fn note_skipped(&self) {
         let items = self.elsewhere.take();

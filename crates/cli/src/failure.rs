@@ -66,11 +66,6 @@ fn to_operator(error: &StoreError) -> String {
     }
 }
 
-/// The words for an action on a table that AWS refuses to the operator.
-pub(crate) fn denied(action: &str, table: &str) -> String {
-    format!("access denied: allow your role {action} on the table `{table}`")
-}
-
 /// The words for a table that isn't there.
 pub(crate) fn missing(table: &str) -> String {
     format!("the table `{table}` is not there: look at --table, --region and --profile")

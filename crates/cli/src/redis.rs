@@ -90,7 +90,7 @@ impl Redis {
         Ok(cluster.lines().all(|line| line != "cluster_size:1"))
     }
 
-    /// Notes that the records of other nodes are not read, where there may be any.
+    /// Prints that the records of other nodes are not read, where there may be any.
     pub(crate) async fn note_one_of_several(&self) {
         let is = match self.is_one_of_several().await {
             Ok(false) => return,

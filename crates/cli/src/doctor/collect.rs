@@ -24,8 +24,8 @@ struct Asking {
 }
 
 impl Asking {
-    /// Returns the reply to a question, or notes that it was not answered. `action` is what the role
-    /// needs for it.
+    /// Returns the reply to a question, or records that it was not answered. `action` is what the role
+    /// needs for it; a refusal may name another one, such as on a key of KMS.
     fn answered<R, E>(
         &mut self,
         what: impl Into<String>,
@@ -41,7 +41,8 @@ impl Asking {
         };
         let why = match error.code() {
             Some(code) if code.contains("AccessDenied") => {
-                format!("access denied: allow your role {action}")
+                let named = error.message().unwrap_or_default();
+                format!("access denied: allow your role {action}, or what AWS names: {named}")
             }
             Some(code) => format!("{action}: {code}: {}", error.message().unwrap_or_default()),
             None => Failure::service(action, &error).to_string(),

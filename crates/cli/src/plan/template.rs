@@ -37,6 +37,15 @@ const CONSUMER: &str = "AWS::Kinesis::StreamConsumer";
 const SIMPLE_TABLE: &str = "AWS::Serverless::SimpleTable";
 const GLOBAL_TABLE: &str = "AWS::DynamoDB::GlobalTable";
 const TABLES: [&str; 3] = ["AWS::DynamoDB::Table", SIMPLE_TABLE, GLOBAL_TABLE];
+/// The types of SAM's events that invoke a function asynchronously.
+const ASYNCHRONOUS: [&str; 6] = [
+    "SNS",
+    "S3",
+    "EventBridgeRule",
+    "CloudWatchEvent",
+    "CloudWatchLogs",
+    "IoTRule",
+];
 /// Lambda's timeout where a template doesn't say.
 const TIMEOUT: u64 = 3;
 
@@ -108,7 +117,7 @@ impl Reading<'_> {
                 continue;
             }
             let own = merged(globals, resource["Properties"].clone());
-            let properties = template.resolve(&own);
+            let properties = self.with_destination(&name, template.resolve(&own));
             let Some(function) = self.function(&name, &properties) else {
                 continue;
             };
@@ -126,30 +135,35 @@ impl Reading<'_> {
         functions
     }
 
+    /// Adds the destination of failed asynchronous invocations that a resource of its own gives a function.
+    fn with_destination(&self, function: &str, properties: Value) -> Value {
+        let every = self.template.every().into_iter();
+        let mut configs = every
+            .filter(|(_, _, resource)| resource["Type"] == "AWS::Lambda::EventInvokeConfig")
+            .map(|(template, _, resource)| template.resolve(&resource["Properties"]));
+        let own = configs.find(|config| {
+            at(config, "DestinationConfig.OnFailure.Destination").is_some()
+                && self.function_of(&config["FunctionName"]).as_deref() == Some(function)
+        });
+        match own {
+            Some(config) => merged(&json!({ "EventInvokeConfig": config }), properties),
+            None => properties,
+        }
+    }
+
     fn function(&mut self, name: &str, properties: &Value) -> Option<Function> {
         let table = at(properties, "Environment.Variables.IDEMPOTENCY_TABLE")?;
         if !table.is_string() {
             self.unknown::<()>(name, "IDEMPOTENCY_TABLE");
         }
         let mut mappings: Vec<Mapping> = Vec::new();
+        let mut is_asynchronous = at(properties, "EventInvokeConfig").is_some();
         for (event, declared) in members(&properties["Events"]) {
-            let source = declared["Type"].as_str().unwrap_or_default();
-            if let Some(mapping) = self.mapping(event, source, &declared["Properties"]) {
-                mappings.push(mapping);
-            }
+            let (kind, source) = source_of_event(declared);
+            is_asynchronous |= ASYNCHRONOUS.contains(&kind);
+            mappings.extend(self.mapping(event, kind, &source));
         }
         mappings.extend(self.separate_mappings(name));
-        let asynchronous = [
-            "SNS",
-            "S3",
-            "EventBridgeRule",
-            "CloudWatchEvent",
-            "CloudWatchLogs",
-        ];
-        let mut events =
-            members(&properties["Events"]).filter_map(|(_, event)| event["Type"].as_str());
-        let is_asynchronous = at(properties, "EventInvokeConfig").is_some()
-            || events.any(|kind| asynchronous.contains(&kind));
         let is_on = |value: &Value| Some(Builder::disabled_by(&text(value)?) == Some(true));
         let disabled = "Environment.Variables.IDEMPOTENCY_DISABLED";
         let reserved = "ReservedConcurrentExecutions";
@@ -354,7 +368,7 @@ impl Reading<'_> {
         self.known(of, properties, name, default, seconds)
     }
 
-    /// Notes a value that a template alone doesn't tell.
+    /// Adds a value that a template alone doesn't tell to what could not be read.
     fn unknown<T>(&mut self, of: &str, name: &str) -> Option<T> {
         self.not_read.push(format!(
             "{of}: {name} is computed by what a template alone doesn't tell"
@@ -495,6 +509,19 @@ fn settings_of_all(properties: &Value) -> Value {
         "PointInTimeRecoverySpecification": { "PointInTimeRecoveryEnabled": of_all(RECOVERY) },
         "DeletionProtectionEnabled": of_all(PROTECTION),
     })
+}
+
+/// The type of an event's source, and the properties of its mapping. With `SqsSubscription`, a queue takes what
+/// a topic sends: the one that it names, or one that SAM makes.
+fn source_of_event(event: &Value) -> (&str, Value) {
+    let (kind, properties) = (&event["Type"], &event["Properties"]);
+    match &properties["SqsSubscription"] {
+        Value::Null | Value::Bool(false) => (kind.as_str().unwrap_or_default(), properties.clone()),
+        own => (
+            "SQS",
+            merged(&json!({ "Queue": own["QueueArn"] }), own.clone()),
+        ),
+    }
 }
 
 /// A part of a resource; an empty one, where the resource has none.

@@ -41,7 +41,7 @@ pub struct Args {
 #[group(required = true, multiple = true)]
 pub struct OutcomeArgs {
     /// The handler's outcome, as JSON: `null` where it returns nothing.
-    #[arg(long, alias = "result", conflicts_with_all = ["outcome_file", "status", "header", "body_file"], value_name = "JSON")]
+    #[arg(long, alias = "result", allow_negative_numbers = true, conflicts_with_all = ["outcome_file", "status", "header", "body_file"], value_name = "JSON")]
     pub outcome: Option<String>,
     /// The same, from a file.
     #[arg(long, conflicts_with_all = ["status", "header", "body_file"], value_name = "FILE")]

@@ -225,7 +225,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         let is_last = args.limit.is_some_and(|limit| listed >= limit.get());
         Ok(if is_last { Fate::Last } else { Fate::Taken })
     };
-    let progress = scan(&records, context, progress, file, cost.records, each).await?;
+    let progress = match scan(&records, context, progress, file, cost.records, each).await {
+        // Its reader has read enough of what was found.
+        Err(Failure::BrokenPipe) => return Ok(Exit::Found),
+        scanned => scanned?,
+    };
     let read = counted(progress.read, "record");
     note(format_args!("{listed} of {read}"));
     match file {

@@ -88,7 +88,7 @@ pub struct Report {
     pub written: bool,
     /// The record as it was; of `redact`, without what it erases.
     pub before: RecordView,
-    /// The record as it is now; absent in a dry run.
+    /// The record as it is now; absent in a dry run, unless it was done before.
     pub after: Option<RecordView>,
 }
 
@@ -100,6 +100,10 @@ impl fmt::Display for Report {
                 "{HEADING}{}{HEADING:#}{NL}{DIM}would {}: nothing was written{DIM:#}",
                 self.before.id, self.act.act
             )?;
+            // A record that was written shows it.
+            if let Some(left) = &self.act.left {
+                write!(f, "{NL}{WARNING}left for you to delete: {left}{WARNING:#}")?;
+            }
         } else if self.written {
             let before = self.before.state.word();
             write!(f, "{GOOD}{}{GOOD:#}: {before} before", self.act.act)?;
@@ -110,9 +114,6 @@ impl fmt::Display for Report {
                 f,
                 "{act} was done before, at {at}: {DIM}nothing was written{DIM:#}"
             )?;
-        }
-        if let Some(left) = &self.act.left {
-            write!(f, "{NL}{WARNING}left for you to delete: {left}{WARNING:#}")?;
         }
         let view = self.after.as_ref().unwrap_or(&self.before);
         write!(f, "{NL}{NL}{view}")

@@ -449,16 +449,17 @@ async fn give_all(
         }
         error
     };
-    let (mut done, mut left) = (0, 0);
+    let (mut given_back, mut before, mut left) = (0, 0, 0);
     for id in ids {
         let given = give_one(args, id, records, context, now_behind(ahead)).await;
         let (what, words) = match given {
             Ok(answer) => answer,
-            Err(error) => return Err(stopped(done, error)),
+            Err(error) => return Err(stopped(given_back + before, error)),
         };
         match what {
+            Done::Given | Done::WouldBeGiven => given_back += 1,
+            Done::Before => before += 1,
             Done::Left => left += 1,
-            _ => done += 1,
         }
         bar.inc(1);
         let line = Line {
@@ -470,20 +471,17 @@ async fn give_all(
             // Nobody would learn what becomes of the others.
             let error = match what {
                 Done::Given => error.written(),
-                Done::WouldBeGiven => error,
                 _ if args.dry_run => error,
                 _ => error.stopped(),
             };
-            return Err(stopped(done, error));
+            return Err(stopped(given_back + before, error));
         }
     }
     ProgressBar::finish_and_clear(&bar);
-    let given = if args.dry_run {
-        "would be, or were, given back"
-    } else {
-        "given back"
-    };
-    note(format_args!("{done} of {count} {given}, {left} left alone"));
+    let would = if args.dry_run { "would be " } else { "" };
+    note(format_args!(
+        "{given_back} of {count} {would}given back, {before} done before, {left} left alone"
+    ));
     Ok(Exit::if_found(left > 0))
 }
 

@@ -10,7 +10,7 @@ use sqlx::{AssertSqlSafe, PgPool, Row};
 use crate::ask::agree;
 use crate::connect::{Place, Records, Table};
 use crate::context::Context;
-use crate::failure::{Failure, denied, missing, words};
+use crate::failure::{Failure, missing, words};
 use crate::output::{counted, note};
 use crate::records::list::{is_elsewhere, is_of_operation};
 use crate::records::open::AS_THE_STORE;
@@ -124,7 +124,11 @@ where
     let name = &table.name;
     let reason = match error.code() {
         Some("ResourceNotFoundException") => missing(name),
-        Some("AccessDeniedException") => denied(action, name),
+        // It may name another action, such as one on a key of KMS.
+        Some("AccessDeniedException") => format!(
+            "access denied: allow your role {action} on the table `{name}`, or what DynamoDB names: {}",
+            error.message().unwrap_or_default()
+        ),
         Some("ProvisionedThroughputExceededException" | "ThrottlingException") => {
             "throttled: try again when the table is less busy".to_owned()
         }

@@ -24,6 +24,7 @@ pub struct Args {
         long,
         required_unless_present = "failed",
         conflicts_with = "failed",
+        allow_negative_numbers = true,
         value_name = "JSON"
     )]
     pub result: Option<String>,

@@ -267,11 +267,18 @@ impl fmt::Display for RecordView {
         }
         for act in &self.acts {
             let at = time::text(EpochMillis(act.at));
+            let how = act.given.map(|how| format!(" {how}"));
             write!(
                 f,
-                "{NL}  operator     {at} {} by {}: {}",
-                act.act, act.by, act.reason
+                "{NL}  operator     {at} {}{} by {}: {}",
+                act.act,
+                how.unwrap_or_default(),
+                act.by,
+                act.reason
             )?;
+            if let Some(left) = &act.left {
+                write!(f, "{NL}  {:<12} {WARNING}{left}{WARNING:#}", "to delete")?;
+            }
         }
         Ok(())
     }

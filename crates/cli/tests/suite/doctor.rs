@@ -289,9 +289,8 @@ async fn what_may_not_be_asked_is_not_checked_and_says_what_to_allow() {
         let (_, call) = action.split_once(':').unwrap();
         let wire = Wire::sound(true).await;
         wire.change(|it| it["forbidden"] = json!(call));
-        doctor(&wire, "idempotency", "")
-            .await
-            .refused(0, &format!("allow your role {action}"));
+        let words = format!("allow your role {action}, or what AWS names: no");
+        doctor(&wire, "idempotency", "").await.refused(0, &words);
     }
 }
 

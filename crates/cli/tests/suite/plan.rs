@@ -684,6 +684,63 @@ async fn a_functions_dead_letter_queue_is_a_destination() {
     }
 }
 
+/// SAM's mapping of such a queue doesn't read `batchItemFailures`.
+#[tokio::test]
+async fn a_topic_with_a_queue_behind_it_is_judged_as_a_queue_and_another_as_asynchronous() {
+    const TEMPLATE: &str = "Resources:
+  Jobs: { Type: AWS::SQS::Queue }
+  Work:
+    Type: AWS::Serverless::Function
+    Properties:
+      Environment: { Variables: { IDEMPOTENCY_TABLE: t } }
+      Events: { Source: { @ } }
+";
+    let named = "SqsSubscription: { QueueArn: !GetAtt Jobs.Arn, QueueUrl: u }";
+    for (properties, is_queue) in [
+        ("Type: IoTRule, Properties: { Sql: s }".to_owned(), false),
+        ("Type: SNS, Properties: { Topic: t }".to_owned(), false),
+        (topic("SqsSubscription: false"), false),
+        (topic("SqsSubscription: true"), true),
+        (topic(named), true),
+    ] {
+        let [found, _, not_read] = planned_with(TEMPLATE, &properties).await;
+        assert_has(&found, "async-destination", !is_queue, &properties);
+        assert_has(&found, "item-failures", is_queue, &properties);
+        let is_named = properties.contains(named);
+        assert_has(&found, "dead-letter-queue", is_named, &properties);
+        let told = "Source: its source is not in the template";
+        assert_has(&not_read, told, is_queue && !is_named, &properties);
+    }
+}
+
+fn topic(subscription: &str) -> String {
+    format!("Type: SNS, Properties: {{ Topic: t, {subscription} }}")
+}
+
+#[tokio::test]
+async fn a_destination_that_is_its_own_resource_is_of_the_function_that_it_names() {
+    const TEMPLATE: &str = "Resources:
+  Failed: { Type: AWS::SQS::Queue }
+  Work:
+    Type: AWS::Serverless::Function
+    Properties:
+      Environment: { Variables: { IDEMPOTENCY_TABLE: t } }
+      Events: { Lines: { Type: CloudWatchLogs, Properties: { LogGroupName: g, FilterPattern: p } } }
+  Other: { Type: AWS::Lambda::Function, Properties: { Role: r } }
+  Config:
+    Type: AWS::Lambda::EventInvokeConfig
+    Properties:
+      FunctionName: !Ref @
+      Qualifier: $LATEST
+      DestinationConfig: { OnFailure: { Destination: !GetAtt Failed.Arn } }
+";
+    for (function, is_its_own) in [("Work", true), ("Other", false)] {
+        let [found, fine, _] = planned_with(TEMPLATE, function).await;
+        assert_has(&found, "async-destination", !is_its_own, function);
+        assert_has(&fine, "async-retention", is_its_own, function);
+    }
+}
+
 /// A consumer has no retention, and what another type makes isn't known.
 #[tokio::test]
 async fn a_stream_is_read_by_its_consumer_and_by_no_other_type() {

@@ -47,6 +47,19 @@ async fn at_a_terminal_it_asks_and_anything_but_yes_is_no() {
 }
 
 #[tokio::test]
+async fn a_question_that_nobody_sees_is_not_waited_for() {
+    let table = table().await;
+    let unseen = Scratch::new();
+    let terminal = Terminal::start(&table, &format!("list 2>{unseen}"));
+    let (_, code) = terminal.end().await;
+    let words = std::fs::read_to_string(&*unseen).unwrap();
+    assert!(
+        words.contains("There is no terminal to ask at") && code == 2,
+        "{code}: {words}"
+    );
+}
+
+#[tokio::test]
 async fn a_record_that_moves_while_the_operator_thinks_is_left_alone() {
     let table = table().await;
     let id = dead(&table, "A-17").await;

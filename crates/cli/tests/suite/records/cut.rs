@@ -283,7 +283,9 @@ async fn a_rerun_is_the_next_attempt_once_for_each_reason() {
         let rerun = format!("rerun {id} --keys new --reason '{why}' --yes");
         on(&table, &rerun).await
     };
-    rerun("charged 0").await.ended_with(0);
+    rerun("charged 0")
+        .await
+        .refused(0, "rerun --keys new by alice: charged 0");
     let ran = deliver(&table, "A-17").await.unwrap();
     assert_eq!(ran, Outcome::Executed(receipt(2)));
     // The same command again has no second effect.
@@ -427,10 +429,11 @@ async fn a_list_and_a_filter_are_run_again_and_gone_on_with() {
     assert!(deliver(&table, "A-0").await.unwrap().is_replayed());
     let said = on(&table, &from).await.ended_with(1);
     assert_eq!(said.out.matches("\"given\"").count(), 3, "{said:?}");
-    assert!(said.err.contains("1 left alone"), "{said:?}");
+    let words = "3 of 4 given back, 0 done before, 1 left alone";
+    assert!(said.err.contains(words), "{said:?}");
     assert!(!deliver(&table, "A-0").await.unwrap().is_replayed());
     let dry = on(&table, &format!("{from} --dry-run")).await.ended_with(1);
-    let words = "3 of 4 would be, or were, given back";
+    let words = "0 of 4 would be given back, 3 done before, 1 left alone";
     assert!(dry.err.contains(words), "{dry:?}");
 
     // A filter, cut off on its way.

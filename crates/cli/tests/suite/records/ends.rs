@@ -95,6 +95,18 @@ async fn a_completed_key_is_replayed_and_never_runs() {
 }
 
 #[tokio::test]
+async fn a_negative_number_is_an_outcome_and_a_result() {
+    let table = table().await;
+    let id = dead(&table, "A-17").await;
+    let complete = format!("complete {id} --outcome -12.5 --dry-run");
+    order(&table, &complete).await.ended_with(0);
+    let settle = format!("settle-step {id} --confirmed charge --result -12.5");
+    order(&table, &settle)
+        .await
+        .refused(2, "the record has no step `charge`");
+}
+
+#[tokio::test]
 async fn a_failed_key_is_refused_until_it_is_released() {
     let table = table().await;
     let id = dead(&table, "A-17").await;
@@ -342,6 +354,8 @@ async fn a_redaction_names_the_object_that_it_leaves() {
     let said = order(&table, &format!("redact {id}")).await.ended_with(0);
     let left = said.json()["act"]["left"].clone();
     assert!(left.as_str().unwrap().ends_with(&object), "{said:?}");
+    let shown = on(&table, &format!("get {id}")).await;
+    shown.refused(0, &format!("to delete    {}", left.as_str().unwrap()));
 }
 
 /// It keeps a large outcome before it completes its record.

@@ -177,7 +177,7 @@ async fn an_operator_is_told_what_the_role_or_the_outcome_lacks() {
             audit,
             "Scan",
             denied,
-            "allow your role dynamodb:Scan on the table `t`".to_owned(),
+            "dynamodb:Scan on the table `t`, or what DynamoDB names: Item size".to_owned(),
         ),
         (&*complete, "UpdateItem", denied, may_not("UpdateItem")),
         (

@@ -354,7 +354,7 @@ async fn a_reader_that_goes_away_ends_it_quietly() {
     drop(out);
     let said = child.wait_with_output().await.unwrap();
     let words = String::from_utf8_lossy(&said.stderr).into_owned();
-    assert_eq!(said.status.code(), Some(0), "{words}");
+    assert_eq!(said.status.code(), Some(1), "{words}");
     assert!(
         !words.contains("error") && !words.contains("panic"),
         "{words}"
