@@ -1,4 +1,5 @@
-//! A plain axum server, outside Lambda, with a client that hangs up and retries. The server ends on SIGTERM, or with the example.
+//! A plain axum server, outside Lambda, with a client that hangs up and retries. The server ends on SIGTERM, which the example
+//! sends to itself.
 //!
 //! ```sh
 //! cargo run --example axum_server
@@ -23,9 +24,10 @@ use hyper_util::rt::TokioExecutor;
 use lambda_idempotency::http::IdempotencyLayer;
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::{Idempotency, InFlight};
+use nix::sys::signal::{Signal, raise};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
@@ -56,14 +58,10 @@ async fn main() -> Result<(), Error> {
 
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let address = listener.local_addr()?;
-    let (stop, stopped) = oneshot::channel::<()>();
     let mut terminate = signal(SignalKind::terminate())?;
     let server = tokio::spawn(async move {
         let until = async move {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = stopped => {}
-            }
+            terminate.recv().await;
         };
         let until = until.shared();
         let ended = until
@@ -125,7 +123,15 @@ async fn main() -> Result<(), Error> {
         String::from_utf8_lossy(&retry.2)
     );
 
-    drop((client, stop));
+    // A request that is under way when the server is told to end gets its answer.
+    let end = async {
+        begun.notified().await;
+        raise(Signal::SIGTERM).map_err(Error::from)
+    };
+    let (last, ()) = tokio::try_join!(send("cart-18", "5.00 EUR"), end)?;
+    let answer = Bytes::from("charge 2: 5.00 EUR");
+    assert_eq!(last, (StatusCode::CREATED, false, answer));
     assert_eq!(server.await??, 0, "runs were cut off");
+    println!("the last answer: {}", String::from_utf8_lossy(&last.2));
     Ok(())
 }
