@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 
+use lambda_idempotency::sqs::Order;
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::{Call, Fault, FaultyStore};
 use lambda_idempotency::{AtDeadline, Begun, InFlight, Key, OnCrash, Step};
@@ -85,6 +86,31 @@ async fn a_handler_that_hangs_is_ended_before_the_deadline_and_reported_alone() 
     let (reported, ran) = bench.deliver(false).await;
     assert_eq!(reported, NOTHING);
     assert_eq!(ran, ["m-2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn behind_a_handler_that_hangs_nothing_of_its_group_runs_and_all_of_it_comes_again() {
+    let bench = Bench::new(OnCrash::RunAgain);
+    for (hangs, reported, expected) in [
+        (true, &["m-2", "m-3"][..], &["m-1", "m-2"][..]),
+        (false, &NOTHING, &["m-2", "m-3"]),
+    ] {
+        let effects = Effects::default();
+        let ran = effects.clone();
+        let layer = bench.layer();
+        let layer = layer.settings(|settings| settings.order = Order::Batch);
+        let mut worker = layer.handler(move |message: Message<u64>| {
+            ran.of(&message);
+            async move {
+                if hangs && message.id() == "m-2" {
+                    std::future::pending::<()>().await;
+                }
+                Ok::<_, Infallible>(())
+            }
+        });
+        assert_eq!(bench.call(&mut worker, three()).await, reported);
+        assert_eq!(effects.take(), expected);
+    }
 }
 
 #[tokio::test(start_paused = true)]

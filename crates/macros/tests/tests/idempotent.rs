@@ -1,6 +1,7 @@
 //! Functions with the attribute, and the uses that the attribute refuses.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::fmt::Display;
 use std::io::Error as IoError;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use lambda_idempotency::store::MemoryStore;
 use lambda_idempotency::testing::ManualClock;
 use lambda_idempotency::{Claim, Error, Fingerprint, Idempotency, Key, Outcome, idempotent};
+use serde::Serialize;
 
 fn engine() -> Idempotency {
     let builder = Idempotency::builder(MemoryStore::new());
@@ -120,6 +122,66 @@ async fn a_method_names_its_engine_and_needs_no_claim() {
         assert_eq!(shop.ship(7).await.unwrap().into_inner(), 5);
     }
     assert_eq!(shop.ship(8).await.unwrap().into_inner(), 6);
+}
+
+/// A line of an order that somebody else has.
+struct Line<'a> {
+    sku: &'a str,
+    pieces: u32,
+}
+
+#[idempotent(
+    operation = "pack",
+    key = format!("{}#{parcel}", line.sku),
+    fingerprint = Fingerprint::of(note)?,
+)]
+async fn pack<N: Serialize + ?Sized>(
+    once: &Idempotency,
+    claim: Claim,
+    line: Line<'_>,
+    note: &N,
+    parcel: impl Display,
+) -> Result<(String, u32), IoError> {
+    let attempt = claim.attempt();
+    Ok((format!("{} in {parcel}, {attempt}", line.sku), line.pieces))
+}
+
+#[tokio::test]
+async fn a_function_may_have_type_parameters_and_lifetimes() {
+    let once = engine();
+    let line = |pieces| Line {
+        sku: "green tea",
+        pieces,
+    };
+    let first = pack(&once, line(5), "fragile", 7).await.unwrap();
+    assert_eq!(first.get(), &("green tea in 7, 1".to_owned(), 5));
+    let again = pack(&once, line(8), "fragile", "7").await.unwrap();
+    assert!(again.is_replayed());
+    let other = pack(&once, line(5), &["heavy"], 7).await.unwrap_err();
+    assert!(matches!(other, Error::Mismatch));
+}
+
+trait Carrier {
+    async fn carry(&self, place: &str) -> Result<Outcome<u32>, Error<IoError>>;
+}
+
+impl Carrier for Shop {
+    #[idempotent(operation = "carry", key = place, fingerprint = None, engine = self.once)]
+    async fn carry(&self, place: &str) -> Result<u32, IoError> {
+        Ok(self.runs.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+#[tokio::test]
+async fn a_method_may_be_that_of_a_trait() {
+    let shop = Shop {
+        once: engine(),
+        runs: AtomicU32::new(5),
+    };
+    for (place, expected) in [("Bonn", 5), ("Bonn", 5), ("Köln", 6)] {
+        let carried = shop.carry(place).await.unwrap();
+        assert_eq!(carried.into_inner(), expected);
+    }
 }
 
 #[test]
