@@ -7,7 +7,7 @@ help: ## this list
 demo: ## real duplicates through the real layers, with nothing to install
 	cargo run --example quickstart
 
-test: ## what must hold before a change is merged; what CI runs (15 minutes on two cores)
+test: ## what must hold before a change is merged; what CI runs (12 minutes on two cores)
 	@scripts/test test
 
 verify: ## everything else, before a release (an hour)
