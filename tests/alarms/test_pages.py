@@ -8,6 +8,7 @@ import textwrap
 import unittest
 from pathlib import Path
 
+import hcl2
 import yaml
 
 from alarms.templates import ROOT, Stack, _Loader
@@ -76,6 +77,24 @@ class Deploy(unittest.TestCase):
         self.assertEqual(listed, {f"infra/{path.name}" for path in ROOT.glob("infra/*.yaml")})
         (count,) = re.findall(r"\| (\w+) alarms on what the library counts", DEPLOY)
         self.assertEqual(NUMBERS.index(count), len(NESTED["infra/alarms.yaml"].resources("AWS::CloudWatch::Alarm")))
+
+    def test_terraform_has_the_table_of_the_template(self):
+        stack = Stack("infra/table.yaml")
+        (expected,) = (stack.value(one["Properties"]) for one in stack.resources(TABLE).values())
+        ((_, tables),) = hcl2.loads((ROOT / "infra/table.tf").read_text())["resource"][0].items()
+        table = tables['"idempotency"']
+        (attribute,), (ttl,), (recovery,) = table["attribute"], table["ttl"], table["point_in_time_recovery"]
+        # The parser keeps the quotes of strings.
+        text = lambda value: str(value).strip('"').replace("True", "true")
+        found = {
+            "AttributeDefinitions": [{"AttributeName": text(attribute["name"]), "AttributeType": text(attribute["type"])}],
+            "KeySchema": [{"AttributeName": text(table["hash_key"]), "KeyType": "HASH"}],
+            "BillingMode": text(table["billing_mode"]),
+            "TimeToLiveSpecification": {"AttributeName": text(ttl["attribute_name"]), "Enabled": ttl["enabled"]},
+            "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": text(recovery["enabled"])},
+            "DeletionProtectionEnabled": text(table["deletion_protection_enabled"]),
+        }
+        self.assertEqual(found, {name: expected[name] for name in found})
 
     def test_the_alarms_cost_what_the_page_says(self):
         metrics = [[query for query in alarm.get("Metrics", ()) if "MetricStat" in query] for alarm in STACK.alarms().values()]
