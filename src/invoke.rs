@@ -113,10 +113,10 @@
 //!
 //! # What is logged
 //!
-//! `reported` where the layer itself fails an invocation, `rejected` where a hook answered it, and
-//! the error `hook_failed` where a hook failed. None has a payload, a key or an answer, unless
-//! [`log_errors`](crate::Settings::log_errors) is set: the texts of the parser, of hooks and of
-//! stored failures may quote them. The engine logs its own.
+//! The layer logs `reported` when it fails an invocation, `rejected` when a hook answered the
+//! event, and the error `hook_failed` when a hook failed. These events have no payload, key or
+//! answer, unless [`log_errors`](crate::Settings::log_errors) is set: then the texts of the parser,
+//! of hooks and of stored failures may quote them. The engine logs its own events.
 
 mod error;
 mod hook;

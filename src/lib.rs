@@ -19,7 +19,8 @@
 //! use lambda_idempotency::{Fingerprint, Idempotency, Key, Outcome, store::MemoryStore};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // In a function: `DynamoDbStore::from_env().await?`, on the table that IDEMPOTENCY_TABLE names.
+//! // In a function: `DynamoDbStore::from_env().await?` on the table of IDEMPOTENCY_TABLE, and for each event
+//! // `once.invocation(&event.context)`, which tells the run its deadline.
 //! let once = Idempotency::builder(MemoryStore::new()).namespace("payments").build()?;
 //!
 //! let body = br#"{"order": "A-17", "amount": 1250, "currency": "EUR"}"#;
@@ -35,8 +36,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Handlers of SQS messages are wrapped by `sqs::BatchLayer`, HTTP services by
-//! `http::IdempotencyLayer`, functions of one event by `invoke::InvokeLayer`; anything else calls
+//! Handlers of queues and streams are wrapped by the `BatchLayer` of their source's module, HTTP services
+//! by `http::IdempotencyLayer`, functions of one event by `invoke::InvokeLayer`; anything else calls
 //! [`Idempotency::run`].
 //!
 //! # What it promises

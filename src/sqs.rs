@@ -99,13 +99,14 @@
 //! `fingerprint_from` to a selector of the pointer `/detail`. Events of an outbox have their own id,
 //! whatever their type: `key_attribute("event_id")`.
 //!
-//! A handler that called [`Claim::derive_key`](crate::Claim::derive_key) and failed keeps its
-//! payload bound to the key, since an effect may have happened under what was derived: a corrected
-//! message is a mismatch, and needs another key. One that failed before may come corrected.
+//! If a handler fails after it called [`Claim::derive_key`](crate::Claim::derive_key), its payload
+//! stays bound to the key, since an effect may have happened under the derived key: a corrected
+//! message is a mismatch, and needs another key. If the handler failed before, a corrected message
+//! may have the same key.
 //!
 //! # Keys of another worker
 //!
-//! A worker that replaces one with Powertools for AWS Lambda keeps that one's keys with
+//! A worker that replaces a worker with Powertools for AWS Lambda keeps the old keys with
 //! [`raw_id`](BatchLayer::raw_id), of the body or of the message.
 //!
 //! # What happens to each message

@@ -5,14 +5,14 @@
 //! |---|---|
 //! | a handler that the test calls directly | [`TestClaim`] |
 //! | a handler of SQS messages | `TestMessage` (feature `sqs`) |
-//! | a handler of records of Kinesis, DynamoDB Streams or Kafka | `TestRecord` (feature `streams`) |
+//! | a handler of Kinesis, DynamoDB Streams or Kafka records | `TestRecord` (feature `streams`) |
 //! | a handler of one event | `TestInvocation` (feature `invoke`) |
 //! | an HTTP handler | `TestRequest` (feature `lambda-http`) |
-//! | what a handler hands to [`Claim::write`](crate::Claim::write) | `TestDynamoDb` (feature `test-dynamodb`) |
+//! | what a handler passes to [`Claim::write`](crate::Claim::write) | `TestDynamoDb` (feature `test-dynamodb`) |
 //! | a lease or a retention that is over | [`ManualClock`] |
 //! | an outcome that duplicates are to read | [`reads_back`] |
 //! | an attempt whose process died | [`Crash`] |
-//! | lost, late and repeated calls of the store | [`FaultyStore`] |
+//! | lost, late and repeated store calls | [`FaultyStore`] |
 //! | a store of your own | [`conformance()`] |
 //!
 //! ```

@@ -236,11 +236,11 @@ pub struct Settings {
     /// The longest token, in characters. Default: 255. A lower limit isn't for the tokens that a
     /// source itself gives its messages and events. The hash of an identity of several parts has 64.
     pub max_token_chars: usize,
-    /// The number of detached runs that may go on at a time: those of
+    /// The maximum number of concurrent detached runs: those of
     /// [`run_detached`](crate::Idempotency::run_detached), and of the HTTP layer where no deadline
     /// [ends](crate::AtDeadline::End) its handlers: outside Lambda, and on Managed Instances.
-    /// Default: 1,024. One more is answered with [`Error::Overloaded`](crate::Error::Overloaded)
-    /// before a claim is tried.
+    /// Default: 1,024. A further run gets [`Error::Overloaded`](crate::Error::Overloaded) before a
+    /// claim is tried.
     ///
     /// Clients that hang up don't end their runs, so without a limit a server has no bound on what
     /// it holds.

@@ -161,8 +161,9 @@ impl IdempotencyLayer {
         self
     }
 
-    /// Changes replayed responses on their way to the client: for a signed address that has expired
-    /// meanwhile, a header, a field that marks a replay. Default: a replay is the stored response.
+    /// Sets the hook that changes a replayed response before the client gets it, for example to renew a
+    /// signed address that has expired, or to add a header or a field that marks a replay. Default: a
+    /// replay is the stored response.
     ///
     /// The hook gets the retry's head, with the extensions that the layers outside have set, the
     /// response as it is stored, and the attempt that the response comes from.
@@ -170,7 +171,7 @@ impl IdempotencyLayer {
     /// next replay begins with the same stored response. After an error or a panic of the hook, or
     /// where it doesn't answer 250 ms before the invocation ends, the client gets the stored
     /// response, and the event `hook_failed` is logged. Outside Lambda nothing but the hook's own
-    /// timeouts limits its time. It must have no effect that may not be repeated. The body is as
+    /// timeouts limits its time. The hook must have no effect that may not be repeated. The body is as
     /// the handler made it, in its `Content-Encoding`.
     /// `Idempotent-Replayed` is set after it. Where it changes the body, a `Content-Length` goes, and so do
     /// all trailers but those of gRPC, which tell of the call.

@@ -10,9 +10,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Each reads what API Gateway, a function URL, VPC Lattice or Lambda says *about* the request,
-//! which a client can't choose; none reads a header. Where they say nothing, there is no scope,
-//! and the request is refused: a forgotten authorizer never lets clients share their keys.
+//! Each function reads what API Gateway, a function URL, VPC Lattice or Lambda says *about* the
+//! request, which a client can't choose; none reads a header. Without such information there is no
+//! scope, and the request is refused: a forgotten authorizer never lets clients share their keys.
 
 use http::request::Parts;
 use lambda_http::request::RequestContext;

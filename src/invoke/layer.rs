@@ -213,16 +213,16 @@ impl<T, E> InvokeLayer<T, E> {
         self
     }
 
-    /// Changes replayed answers on their way to the caller: for a signed address that has expired
-    /// meanwhile, or a field that marks a replay. Default: a replay is the stored answer, byte for
-    /// byte.
+    /// Sets the hook that changes a replayed answer before the caller gets it, for example to renew a
+    /// signed address that has expired, or to add a field that marks a replay. Default: a replay is
+    /// the stored answer, byte for byte.
     ///
     /// The hook gets the event of the retry, as it was received, the answer as it is stored, and the
     /// attempt that the answer comes from.
     /// It runs for replays only, never for a first answer, and the record stays as it is.
     /// After an error, a panic, or no answer shortly before the invocation ends, the caller gets the
-    /// stored answer, and the event `hook_failed` is logged. It must have no effect that may not be
-    /// repeated. With [`without_answer`](Settings::without_answer) it doesn't run.
+    /// stored answer, and the event `hook_failed` is logged. The hook must have no effect that may not
+    /// be repeated. With [`without_answer`](Settings::without_answer) it doesn't run.
     ///
     /// ```
     /// use lambda_idempotency::invoke::{InvokeLayer, Invocation};

@@ -43,10 +43,9 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Makes the failure of an error, with the causes of a boxed error and of `anyhow`'s. A message of
-    /// more than 1,000 characters is cut. The name of
-    /// the error's type takes the place of a message whose `Display` panics: the failure is final
-    /// all the same.
+    /// Creates the failure from an error. The message has the causes of a boxed or `anyhow` error, and
+    /// is cut at 1,000 characters. If the error's `Display` panics, the message is the name of the
+    /// error's type: the failure is still permanent.
     pub fn of<E: fmt::Display + 'static>(error: &E) -> Self {
         Self {
             kind: error_kind::<E>().to_owned(),

@@ -12,12 +12,11 @@ const DIGITS: usize = 64;
 /// The most bytes of the id of an event.
 const ID_BYTES: usize = 256;
 
-/// A version, of which the greater is the newer. Of two versions that are equal, the first that is
-/// written stays.
+/// A version: the greater one is newer. Of two equal versions, the one that is written first stays.
 ///
 /// | source | version | stored as |
 /// |---|---|---|
-/// | a counter of the producer's own | `Version::from(7)` | a number |
+/// | the producer's own counter | `Version::from(7)` | a number |
 /// | Kinesis, DynamoDB Streams | [`Version::sequence`] of `SequenceNumber` | text |
 /// | Kinesis, with aggregates of the Producer Library (KPL) | [`Version::sequence`] of both numbers: see below | text |
 /// | S3 notifications | [`Version::sequencer`] of `s3.object.sequencer` | text |

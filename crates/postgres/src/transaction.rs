@@ -69,7 +69,7 @@ pub struct Transaction<P: Pool> {
 }
 
 impl<P: Pool> Transaction<P> {
-    /// Runs a statement of this crate's kind, and returns how many rows it changed.
+    /// Runs an [`Sql`] statement, and returns how many rows it changed.
     ///
     /// # Errors
     ///

@@ -29,15 +29,15 @@ type Undo<'a, E> = Box<dyn FnOnce(String) -> BoxFuture<'a, Result<(), E>> + Send
 
 /// Steps that are undone, in reverse order, when one of them fails permanently. [`Claim::saga`] begins it.
 ///
-/// Each [`step`](Self::step) has an effect and a compensation. An error that is
-/// [permanent](Self::permanent) first writes down that the saga is *compensating*: from then on no delivery
-/// goes forward again. Then what was confirmed is compensated in reverse order, each compensation as a step of
-/// its own, `{step}/undo`, with its own key. So it is where no delivery can begin a step that
-/// follows, or keep its result. Any other error ends the attempt, and the next delivery resumes where it
-/// stopped: forward, or backward.
+/// Each [`step`](Self::step) has an effect and a compensation. After a [permanent](Self::permanent)
+/// error, the saga is first recorded as *compensating*: from then on no delivery goes forward again.
+/// Then the confirmed steps are compensated in reverse order. Each compensation is itself a step,
+/// `{step}/undo`, with its own key. The same happens when no delivery can begin a later step, or when a
+/// step's result can't be kept. Any other error ends the attempt, and the next delivery resumes where
+/// the attempt stopped, forward or backward.
 ///
-/// The handler runs again in each delivery, and must name the same steps in the same order, up to the one
-/// at which it stopped. A step's result comes out of the record then.
+/// The handler runs again in each delivery, and must name the same steps in the same order, up to the
+/// step at which the last attempt stopped. Confirmed steps return their results from the record.
 ///
 /// ```
 /// # use lambda_idempotency::{Idempotency, Key, SagaError, store::MemoryStore};

@@ -594,8 +594,8 @@ pub enum StepError<E: 'static> {
     /// The step could not be recorded as pending, so its effect didn't fire.
     #[error("the step could not be recorded, and was not begun: {}{}", unlinked(.0), see!("step-not-recorded"))]
     Store(#[source] StoreError),
-    /// The effect happened, and its result could not be recorded: only where the
-    /// [setting](crate::Settings::unrecorded) asks to report this.
+    /// The effect happened, but its result could not be recorded. Returned only under
+    /// [`Unrecorded::Fail`](crate::Unrecorded::Fail).
     #[error("the step's effect happened, but its result could not be recorded: {}{}", unlinked(.0), see!("step-unrecorded"))]
     Unrecorded(#[source] StoreError),
 }
