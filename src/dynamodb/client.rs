@@ -267,10 +267,11 @@ fn is_answer(reply: &AfterDeserializationInterceptorContextRef<'_>) -> bool {
         || (http.status().is_client_error() && http.body().bytes().is_some_and(is_refusal))
 }
 
-/// Tells whether the service refused the request: its refusals are JSON, and one says that it waited in
-/// vain for the rest of the request.
+/// Tells whether the service refused the request: each of its refusals has a code, which the JSON of a
+/// proxy lacks, and one says that it waited in vain for the rest of the request.
 fn is_refusal(body: &[u8]) -> bool {
-    body.starts_with(b"{") && !has_code(body, &["RequestTimeout"])
+    const CODE: &[u8] = br#""__type""#;
+    body.windows(CODE.len()).any(|part| part == CODE) && !has_code(body, &["RequestTimeout"])
 }
 
 /// Tells whether the code of a refusal is one of these, with or without `Exception`. The item that a

@@ -133,9 +133,14 @@ async fn an_item_that_a_refusal_does_not_show_is_read() {
 
 #[tokio::test(start_paused = true)]
 async fn a_guarded_write_that_the_page_of_a_proxy_answers_may_have_applied() {
-    let wire = Wire::answering([Some((403, json!("<html>blocked</html>")))]);
-    let unknown = paid().apply(&wire.store().client).await;
-    assert_matches!(unknown, Err(GuardError::Unknown(_)));
+    for page in [
+        json!("<html>blocked</html>"),
+        json!({ "message": "Forbidden" }),
+    ] {
+        let wire = Wire::answering([Some((403, page))]);
+        let unknown = paid().apply(&wire.store().client).await;
+        assert_matches!(unknown, Err(GuardError::Unknown(_)));
+    }
 }
 
 #[tokio::test(start_paused = true)]
