@@ -111,7 +111,7 @@ pub(crate) struct Destination {
 
 /// Splits the name of a function, or its ARN, from the alias or the version behind it.
 pub(crate) fn qualified(name: &str) -> (&str, Option<&str>) {
-    let own = name.rsplit_once(":function:").map_or(name, |(_, own)| own);
+    let own = name.split_once(":function:").map_or(name, |(_, own)| own);
     let qualifier = own.split_once(':').map(|(_, qualifier)| qualifier);
     let alone = qualifier.and_then(|qualifier| name.strip_suffix(qualifier)?.strip_suffix(':'));
     (alone.unwrap_or(name), qualifier)

@@ -366,6 +366,7 @@ async fn an_alias_gets_a_version_without_the_kill_switch() {
         "worker",
         "123456789012:function:worker",
         "arn:aws:lambda:eu-central-1:123456789012:function:worker",
+        "arn:aws:lambda:eu-central-1:123456789012:function:function",
     ] {
         let flags = format!("--function {name}:live --region eu-north-1");
         let said = doctor(&wire, "idempotency", &flags).await.ended_with(1);
