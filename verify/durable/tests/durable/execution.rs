@@ -22,7 +22,7 @@ pub async fn start(
     // The same in every attempt and version: Lambda answers a repetition with the first execution. Another one for each function: a name
     // is one execution in an account and region.
     let function_name = function
-        .rsplit_once(":function:")
+        .split_once(":function:")
         .map_or(function, |(_, name)| name);
     let function_name = function_name.split(':').next().unwrap_or(function_name);
     let name = claim.derive_key(&format!("execution of {function_name}"));

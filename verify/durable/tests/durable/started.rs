@@ -80,9 +80,7 @@ impl Service {
         let (_, function) = request.uri().split_once("/functions/").unwrap();
         let (function, _) = function.split_once("/invocations").unwrap();
         let function = function.replace("%3A", ":");
-        let (_, qualified) = function
-            .rsplit_once(":function:")
-            .unwrap_or(("", &function));
+        let (_, qualified) = function.split_once(":function:").unwrap_or(("", &function));
         if !qualified.contains(':') {
             return refused(400, "InvalidParameterValueException");
         }
@@ -269,19 +267,27 @@ async fn a_crash_between_invoke_and_completion_starts_no_second_durable_executio
 
 #[tokio::test]
 async fn a_deployment_after_a_crash_starts_no_second_durable_execution() {
-    let service = Service::new(true, false);
-    let lambda = service.lambda();
-    let worker = Worker::new();
-    let deliver = |function: &'static str| worker.start(&lambda, function);
-    let crash = worker.table.crash_before(Call::Complete);
-    crash.cut_off(deliver("orders:7")).await.unwrap();
-    for function in [
-        "orders:8",
-        "arn:aws:lambda:eu-central-1:123456789012:function:orders:live",
+    for (before, after) in [
+        ("orders:7", "orders:8"),
+        (
+            "orders:7",
+            "arn:aws:lambda:eu-central-1:123456789012:function:orders:live",
+        ),
+        // A function may have this name, too.
+        (
+            "function:7",
+            "arn:aws:lambda:eu-central-1:123456789012:function:function:live",
+        ),
     ] {
+        let service = Service::new(true, false);
+        let lambda = service.lambda();
+        let worker = Worker::new();
+        let crash = worker.table.crash_before(Call::Complete);
+        let attempt = worker.start(&lambda, before);
+        crash.cut_off(attempt).await.unwrap();
         worker.clock.pass_lease(&worker.once);
-        deliver(function).await.unwrap();
-        assert_eq!(service.counts().1, 1, "{function}");
+        worker.start(&lambda, after).await.unwrap();
+        assert_eq!(service.counts(), (2, 1), "{after}");
     }
 }
 
