@@ -1,4 +1,4 @@
-# The table of table.yaml, in Terraform. Its provider was never asked: plan it before you apply it.
+# The table of table.yaml, in Terraform. It was never applied: read its plan first.
 resource "aws_dynamodb_table" "idempotency" {
   name         = "idempotency"
   billing_mode = "PAY_PER_REQUEST"
