@@ -48,7 +48,7 @@ async fn judge(item: Item) {
     let may = Verdict::on(&item, &found);
     assert!(
         may.run || runs.get() == 0,
-        "it must not run:\n{item:?}\n{found:?}"
+        "it must not run:\n{item:?}\n{found:?}\n{first:?}"
     );
     assert!(
         !may.stay_away || runs.get() == 1,

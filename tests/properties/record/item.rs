@@ -247,7 +247,6 @@ pub(super) fn arbitrary(data: &[u8]) -> Item {
     let mut data = Unstructured::new(data);
     let base = Base::arbitrary(&mut data).unwrap_or(Base::Empty);
     let mut item = base.item();
-    item.insert("id".to_owned(), json!({ "S": "the-only-one" }));
     while let (false, Ok((name, value))) = (
         data.is_empty(),
         <(Name, Option<Attribute>)>::arbitrary(&mut data),
@@ -257,6 +256,8 @@ pub(super) fn arbitrary(data: &[u8]) -> Item {
             None => item.remove(&name.text()),
         };
     }
+    // No item is without its key.
+    item.insert("id".to_owned(), json!({ "S": "the-only-one" }));
     item
 }
 
