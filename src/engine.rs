@@ -92,7 +92,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Tells whether the engine only observes.
+    /// Returns whether the engine only observes.
     pub(crate) fn is_observing(&self) -> bool {
         self.observed.is_some() && !self.disabled
     }

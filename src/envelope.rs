@@ -196,7 +196,7 @@ fn open_pointer(text: &str, payload: Option<&str>) -> Option<Opened> {
     })
 }
 
-/// Tells whether a text is a pointer.
+/// Returns whether a text is a pointer.
 #[cfg(feature = "batch")]
 pub(crate) fn is_pointer(text: &str) -> bool {
     read_pointer(text).is_some()

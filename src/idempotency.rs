@@ -196,18 +196,18 @@ impl Idempotency {
         self
     }
 
-    /// Tells whether work goes on after the deadline of its invocation.
+    /// Returns whether work goes on after the deadline of its invocation.
     pub(crate) fn goes_on(&self) -> bool {
         self.engine.settings.work_goes_on(&self.options)
     }
 
-    /// Tells whether a call waits while another attempt is in flight.
+    /// Returns whether a call waits while another attempt is in flight.
     #[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
     pub(crate) fn waits(&self) -> bool {
         self.engine.settings.in_flight != InFlight::FailFast
     }
 
-    /// Tells whether a handler is ended at the deadline of its invocation. Where nothing is protected,
+    /// Returns whether a handler is ended at the deadline of its invocation. Where nothing is protected,
     /// nothing is ended either.
     pub(crate) fn ends_handlers(&self) -> bool {
         !self.goes_on() && !self.is_passive()
@@ -529,7 +529,7 @@ impl Idempotency {
         left
     }
 
-    /// Tells whether the engine is bound to the deadline of an invocation that ends its work.
+    /// Returns whether the engine is bound to the deadline of an invocation that ends its work.
     pub(crate) fn ends_with_invocation(&self) -> bool {
         self.options.deadline.is_some() && !self.goes_on()
     }
@@ -603,7 +603,7 @@ impl<T> Outcome<T> {
         }
     }
 
-    /// Tells whether the value is another attempt's outcome.
+    /// Returns whether the value is another attempt's outcome.
     pub fn is_replayed(&self) -> bool {
         matches!(self, Self::Replayed(..))
     }

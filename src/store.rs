@@ -51,7 +51,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Tells whether the write applied.
+    /// Returns whether the write applied.
     pub fn is_applied(&self) -> bool {
         matches!(self, Self::Applied(_))
     }
@@ -129,7 +129,7 @@ pub trait Store: Send + Sync + 'static {
         }
     }
 
-    /// Tells whether one connection gives all answers in their order: then the default of
+    /// Returns whether one connection gives all answers in their order: then the default of
     /// [`write_all`](Self::write_all) waits for all, since a write sent again would be the last.
     #[doc(hidden)]
     fn answers_in_order(&self) -> bool {
@@ -158,7 +158,7 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
-    /// Tells whether a [`commit`](Self::commit) that is sent again with the same
+    /// Returns whether a [`commit`](Self::commit) that is sent again with the same
     /// [token](Commit::token) applies once even if it has no record. Default: `false`, and such a
     /// commit isn't sent again after a send that got no answer.
     fn honours_tokens(&self) -> bool {

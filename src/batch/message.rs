@@ -69,7 +69,7 @@ impl<S: Source, T> Message<S, T> {
         }
     }
 
-    /// Tells whether the reserve has begun.
+    /// Returns whether the reserve has begun.
     pub fn is_cancelled(&self) -> bool {
         is_over(self.stop_at)
     }
@@ -147,7 +147,7 @@ impl<'a, S: Source> Content<'a, S> {
         inside.or_else(|| S::attribute(self.message, name))
     }
 
-    /// Tells whether nothing is here of what the message asks for: its payload was not fetched.
+    /// Returns whether nothing is here of what the message asks for: its payload was not fetched.
     pub(super) fn is_unknown(&self) -> bool {
         let opened = self.opened.as_ref();
         opened.is_some_and(|opened| opened.pointer.is_some())

@@ -273,7 +273,7 @@ where
     }
 }
 
-/// Tells whether two messages of one key are different requests: as the store compares them, where
+/// Returns whether two messages of one key are different requests: as the store compares them, where
 /// both have a fingerprint.
 fn differs(one: Option<&Fingerprint>, other: Option<&Fingerprint>) -> bool {
     matches!((one, other), (Some(one), Some(other)) if one != other)

@@ -234,7 +234,7 @@ pub(super) enum Fate {
 }
 
 impl Fate {
-    /// Tells whether the message has ended for good: it is done, or no retry will fix it.
+    /// Returns whether the message has ended for good: it is done, or no retry will fix it.
     pub(super) fn is_final(&self) -> bool {
         match self {
             Self::Done => true,

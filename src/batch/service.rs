@@ -195,7 +195,7 @@ where
     }
 }
 
-/// Tells whether a message probably has a record, because it is delivered again, or because its key is
+/// Returns whether a message probably has a record, because it is delivered again, or because its key is
 /// that of an earlier one: a read that finds the record is cheaper than a write that fails.
 fn is_repeated<Src: Source, T>(message: &Ready<Src, T>, window: &Window) -> bool {
     message.is_second

@@ -53,7 +53,7 @@ pub trait Source: Sized + Send + 'static {
         None
     }
 
-    /// Tells whether the source promises an order within [`order_key`](Self::order_key). Default: it
+    /// Returns whether the source promises an order within [`order_key`](Self::order_key). Default: it
     /// doesn't.
     fn is_ordered(_: &Self::Record) -> bool {
         false

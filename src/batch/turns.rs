@@ -165,7 +165,7 @@ pub(super) fn limits(remaining: Duration, reserve: Option<Duration>) -> (Instant
     (stop, Times::of(remaining, Some(end)))
 }
 
-/// Tells whether the reserve has begun, in which no message starts.
+/// Returns whether the reserve has begun, in which no message starts.
 pub(super) fn is_over(stop: Option<Instant>) -> bool {
     stop.is_some_and(|stop| Instant::now() >= stop)
 }

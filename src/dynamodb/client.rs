@@ -208,7 +208,7 @@ pub(super) struct Sends {
 }
 
 impl Sends {
-    /// Tells whether one of the sends of this request got no answer: it may have applied, or may still
+    /// Returns whether one of the sends of this request got no answer: it may have applied, or may still
     /// arrive and apply.
     pub(super) fn is_silent(&self) -> bool {
         self.made.get() > self.answered.get()
@@ -258,7 +258,7 @@ impl Intercept for Noted {
     }
 }
 
-/// Tells whether a reply says what became of its send: it applied, or the service refused it. A 5xx,
+/// Returns whether a reply says what became of its send: it applied, or the service refused it. A 5xx,
 /// the page of a proxy and a body that can't be read say nothing. A send that times out or loses its
 /// connection has no reply.
 fn is_answer(reply: &AfterDeserializationInterceptorContextRef<'_>) -> bool {
@@ -267,14 +267,14 @@ fn is_answer(reply: &AfterDeserializationInterceptorContextRef<'_>) -> bool {
         || (http.status().is_client_error() && http.body().bytes().is_some_and(is_refusal))
 }
 
-/// Tells whether the service refused the request: each of its refusals has a code, which the JSON of a
+/// Returns whether the service refused the request: each of its refusals has a code, which the JSON of a
 /// proxy lacks, and one says that it waited in vain for the rest of the request.
 fn is_refusal(body: &[u8]) -> bool {
     const CODE: &[u8] = br#""__type""#;
     body.windows(CODE.len()).any(|part| part == CODE) && !has_code(body, &["RequestTimeout"])
 }
 
-/// Tells whether the code of a refusal is one of these, with or without `Exception`. The item that a
+/// Returns whether the code of a refusal is one of these, with or without `Exception`. The item that a
 /// condition met may have any text, so that the code alone counts; hardly any reply needs to be parsed for
 /// it.
 fn has_code(body: &[u8], codes: &[&str]) -> bool {

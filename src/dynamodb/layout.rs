@@ -234,7 +234,7 @@ impl TableLayout {
             .map_or(&self.partition, |sort| &sort.name)
     }
 
-    /// Tells whether the table has two keys.
+    /// Returns whether the table has two keys.
     pub(super) fn is_composite(&self) -> bool {
         self.sort.is_some()
     }
@@ -270,7 +270,7 @@ impl TableLayout {
         self.placed_id(item).filter(|id| !is_outcome(id))
     }
 
-    /// Tells whether an item's key isn't the one that this layout gives the id in it: the item is
+    /// Returns whether an item's key isn't the one that this layout gives the id in it: the item is
     /// another service's, or the layout isn't that of the table.
     #[doc(hidden)]
     pub fn is_elsewhere(&self, item: &HashMap<String, AttributeValue>) -> bool {

@@ -120,7 +120,7 @@ impl Unsent {
         }
     }
 
-    /// Tells whether the call for this key sends it: its own key's at once.
+    /// Returns whether the call for this key sends it: its own key's at once.
     fn is_due(&self, id: &RecordId) -> bool {
         self.later.is_none_or(|later| later.is_due()) || self.write.id() == id
     }
@@ -151,13 +151,13 @@ pub(crate) struct UnsentEndings {
 debug_fields!([] UnsentEndings { count });
 
 impl UnsentEndings {
-    /// Tells whether the call for this key has anything to send.
+    /// Returns whether the call for this key has anything to send.
     fn has_due(&self, id: &RecordId) -> bool {
         let is_empty = self.count.load(Ordering::Relaxed) == 0;
         !is_empty && lock(&self.endings).iter().any(|unsent| unsent.is_due(id))
     }
 
-    /// Tells whether an ending of this key is left.
+    /// Returns whether an ending of this key is left.
     fn has_of(&self, id: &RecordId) -> bool {
         lock(&self.endings)
             .iter()
@@ -345,7 +345,7 @@ impl Engine {
         }
     }
 
-    /// Tells whether a claim may still be on its way, and apply, whose release had this answer: it met no
+    /// Returns whether a claim may still be on its way, and apply, whose release had this answer: it met no
     /// claim, or a record that any claim takes over. Where the claim itself is shown, it came after the
     /// release.
     pub(super) fn may_arrive(

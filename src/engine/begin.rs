@@ -528,7 +528,7 @@ fn unkeyed() -> Result<RecordId, Obstacle> {
     Ok(RecordId::unkeyed(owner.as_str()))
 }
 
-/// Tells whether the record has a fingerprint: a crashed attempt, or one that was released with its
+/// Returns whether the record has a fingerprint: a crashed attempt, or one that was released with its
 /// fingerprint, may have had an effect with this payload.
 fn has_fingerprint(found: Option<&Found>) -> bool {
     let record = found.and_then(Found::record);

@@ -283,7 +283,7 @@ impl Claim {
         self.inner.lose();
     }
 
-    /// Tells whether another attempt is known to have taken over, or may have.
+    /// Returns whether another attempt is known to have taken over, or may have.
     pub(super) fn is_lost(&self) -> bool {
         self.stop() == Some(Stop::LeaseLost)
     }
@@ -293,13 +293,13 @@ impl Claim {
         &self.inner.collected
     }
 
-    /// Tells whether the handler has handed over writes; an open transaction is one.
+    /// Returns whether the handler has handed over writes; an open transaction is one.
     #[cfg(feature = "http")]
     pub(crate) fn has_writes(&self) -> bool {
         self.collected().count_of(|_| true) > 0
     }
 
-    /// Tells whether a key was derived, so that an effect may exist outside.
+    /// Returns whether a key was derived, so that an effect may exist outside.
     pub(crate) fn has_derived(&self) -> bool {
         self.inner.derived.load(Ordering::Relaxed)
     }
@@ -326,7 +326,7 @@ impl Claim {
         self.inner.hold.as_ref().map_or(1, |hold| hold.attempt)
     }
 
-    /// Tells whether a record protects this run: `false` when protection is switched off, the store
+    /// Returns whether a record protects this run: `false` when protection is switched off, the store
     /// could not be reached and the policy fails open, or the request had no key and the policy
     /// lets it run.
     pub fn is_protected(&self) -> bool {
@@ -353,7 +353,7 @@ impl Claim {
         self.inner.until().map(Into::into)
     }
 
-    /// Tells whether the lease is over, another attempt is known to have taken over, or this one has
+    /// Returns whether the lease is over, another attempt is known to have taken over, or this one has
     /// ended without success, so that a retry may run: no further effect may begin. Always `false` where
     /// nothing protects the run, beside which others may run at any time.
     pub fn is_over(&self) -> bool {
@@ -412,7 +412,7 @@ impl Inner {
         self.began.later(self.clock.now())
     }
 
-    /// Tells whether the claim's time is over, without the margin, which belongs to the clocks of
+    /// Returns whether the claim's time is over, without the margin, which belongs to the clocks of
     /// others. A run that nothing protects has no claim that could end.
     fn is_over(&self) -> bool {
         let now = self.now();

@@ -233,7 +233,7 @@ impl<E> Error<E> {
         self.kind_and_code().0
     }
 
-    /// Tells whether each request fails like this until an operator corrects the set-up.
+    /// Returns whether each request fails like this until an operator corrects the set-up.
     #[cfg(feature = "batch")]
     pub(crate) fn is_misconfigured(&self) -> bool {
         match self {
@@ -244,12 +244,12 @@ impl<E> Error<E> {
         }
     }
 
-    /// Tells whether the same request, sent again with the same key, may come to another end.
+    /// Returns whether the same request, sent again with the same key, may come to another end.
     pub fn is_retryable(&self) -> bool {
         self.kind().facts().0
     }
 
-    /// Tells whether the handler ran in this call, or may have. In the
+    /// Returns whether the handler ran in this call, or may have. In the
     /// [claimless form](crate::Idempotency::claimless) it may have run after any error, and nothing
     /// that it wrote was committed.
     pub fn handler_ran(&self) -> bool {

@@ -51,7 +51,7 @@ impl Hold {
     }
 }
 
-/// Tells whether a record is this owner's own.
+/// Returns whether a record is this owner's own.
 pub(super) fn is_mine(found: Option<&Found>, owner: &Owner) -> bool {
     found.is_some_and(|found| found.version.owner.as_deref() == Some(owner.as_str()))
 }

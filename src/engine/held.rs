@@ -36,7 +36,7 @@ impl Engine {
         held.insert(id.clone(), (owner.clone(), lease));
     }
 
-    /// Tells whether a run holds the key, or has held it, and its end has no answer.
+    /// Returns whether a run holds the key, or has held it, and its end has no answer.
     pub(super) fn holds_key(&self, id: &RecordId) -> bool {
         self.held().is_some_and(|held| {
             held.get(id)

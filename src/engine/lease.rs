@@ -176,7 +176,7 @@ impl Engine {
     }
 }
 
-/// Tells whether the record that was met has the owner of this renewal, and its lease or a longer
+/// Returns whether the record that was met has the owner of this renewal, and its lease or a longer
 /// one.
 fn has_lease(met: Option<&Found>, owner: &Owner, lease: EpochMillis) -> bool {
     let record = met.and_then(Found::record);

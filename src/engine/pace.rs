@@ -183,7 +183,7 @@ impl State {
         }
     }
 
-    /// Tells whether this key's being throttled says something about the others. One key that gets
+    /// Returns whether this key's being throttled says something about the others. One key that gets
     /// more requests than a partition takes is throttled again and again, and they aren't.
     fn is_news(&mut self, now: Instant, key: &RecordId) -> bool {
         let is_old = |at: Instant| now.saturating_duration_since(at) >= SAME_KEY;

@@ -89,7 +89,7 @@ fn no_turn() -> StoreError {
     StoreError::Throttled("the requests before this one take all the time that it has".into())
 }
 
-/// Tells whether the store has rejected the request, and may take it a moment later.
+/// Returns whether the store has rejected the request, and may take it a moment later.
 pub(super) fn is_rejected_for_now(error: &StoreError) -> bool {
     matches!(error, StoreError::Throttled(_) | StoreError::Conflict)
 }

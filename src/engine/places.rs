@@ -40,7 +40,7 @@ impl DetachedRuns {
         Some(Place::new(&self.permits, permit, stop, false))
     }
 
-    /// Tells whether a run that has no place gets none any more.
+    /// Returns whether a run that has no place gets none any more.
     pub(crate) fn is_draining(&self) -> bool {
         self.is_draining.load(Ordering::Relaxed)
     }
@@ -108,7 +108,7 @@ impl Place {
         lock(&self.permit).take();
     }
 
-    /// Tells whether it was not given back.
+    /// Returns whether it was not given back.
     pub(crate) fn is_held(&self) -> bool {
         lock(&self.permit).is_some()
     }

@@ -130,7 +130,7 @@ impl Request {
         *lock(&self.seen) = Seen::of(found, now);
     }
 
-    /// Tells whether the store has answered a read or a claim of this request in any way: with a
+    /// Returns whether the store has answered a read or a claim of this request in any way: with a
     /// record, with its absence, by throttling or by a refusal.
     pub(super) fn is_answered(&self) -> bool {
         self.answered.load(Ordering::Relaxed)

@@ -363,7 +363,7 @@ impl Settings {
         (!lasts).then_some(lease.min(self.max_duration))
     }
 
-    /// Tells whether work goes on after the deadline of its invocation.
+    /// Returns whether work goes on after the deadline of its invocation.
     pub(crate) fn work_goes_on(&self, options: &Options) -> bool {
         options.deadline.is_some() && self.at_deadline == AtDeadline::GoOn
     }
@@ -426,7 +426,7 @@ impl Options {
         }
     }
 
-    /// Tells whether the caller of a detached run has gone away.
+    /// Returns whether the caller of a detached run has gone away.
     pub(super) fn caller_has_gone(&self) -> bool {
         let caller = self.caller.as_ref();
         caller.is_some_and(|caller| caller.strong_count() == 0)
@@ -442,7 +442,7 @@ impl Options {
         self.place.as_ref()?.stop().filter(|_| self.is_batch())
     }
 
-    /// Tells whether it has its place, or needs none.
+    /// Returns whether it has its place, or needs none.
     pub(super) fn has_place(&self) -> bool {
         self.place.as_ref().is_none_or(|place| place.is_held())
     }
@@ -455,12 +455,12 @@ impl Options {
         }
     }
 
-    /// Tells whether the request is a message of a batch.
+    /// Returns whether the request is a message of a batch.
     pub(super) fn is_batch(&self) -> bool {
         self.batch.is_some()
     }
 
-    /// Tells whether a failure is kept as long as another outcome.
+    /// Returns whether a failure is kept as long as another outcome.
     pub(super) fn keeps_failures(&self) -> bool {
         self.batch
             .as_ref()

@@ -121,7 +121,7 @@ where
     (read, body)
 }
 
-/// Tells whether a body exceeded a limit: one of its error's causes, whose chain may go in a circle, says so.
+/// Returns whether a body exceeded a limit: one of its error's causes, whose chain may go in a circle, says so.
 fn is_limit(error: &dyn Any) -> bool {
     let cause = error.downcast_ref::<BoxError>();
     let cause = cause.map(|error| &**error as &(dyn Error + 'static));

@@ -82,7 +82,7 @@ fn canonical_query(query: Option<&str>) -> String {
     pairs.join("&")
 }
 
-/// Tells whether the content type says `application/json`, or something in JSON's syntax (RFC 6839, 3.1).
+/// Returns whether the content type says `application/json`, or something in JSON's syntax (RFC 6839, 3.1).
 fn is_json(content_type: &str) -> bool {
     let essence = content_type.split(';').next().unwrap_or_default();
     let essence = essence.trim().to_ascii_lowercase();
@@ -249,7 +249,7 @@ impl AcceptedCodings {
         Self(joined(headers, &ACCEPT_ENCODING))
     }
 
-    /// Tells whether the client accepts each coding of an answer with these headers.
+    /// Returns whether the client accepts each coding of an answer with these headers.
     pub(super) fn accept(&self, answer: &HeaderMap) -> bool {
         let Some(accepted) = &self.0 else {
             return true;
@@ -268,7 +268,7 @@ fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     (!values.is_empty()).then(|| values.join(","))
 }
 
-/// Tells whether a list accepts a coding: by its name, else by `*`. One that it doesn't name isn't
+/// Returns whether a list accepts a coding: by its name, else by `*`. One that it doesn't name isn't
 /// accepted, unless it is no coding at all.
 fn is_accepted(accepted: &str, coding: &str) -> bool {
     let said_of = |name: &str| {
@@ -295,7 +295,7 @@ fn is_same(one: &str, other: &str) -> bool {
     name(one) == name(other)
 }
 
-/// Tells whether a weight says "not acceptable" (RFC 9110, 12.4.2): `q=0`, `q=0.000`.
+/// Returns whether a weight says "not acceptable" (RFC 9110, 12.4.2): `q=0`, `q=0.000`.
 fn is_zero(weight: &str) -> bool {
     let Some((name, value)) = weight.split_once('=') else {
         return false;

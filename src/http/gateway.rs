@@ -60,7 +60,7 @@ pub(super) fn lost_query(parts: &Parts, uri: &Uri) -> Option<String> {
     Some(pairs.collect::<Vec<_>>().join("&"))
 }
 
-/// Tells whether the path of the event is decoded: HTTP APIs do that, function URLs, whose events have
+/// Returns whether the path of the event is decoded: HTTP APIs do that, function URLs, whose events have
 /// the same form, and the other sources don't.
 pub(super) fn decodes_paths(parts: &Parts) -> bool {
     match parts.extensions.get::<RequestContext>() {

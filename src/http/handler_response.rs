@@ -103,7 +103,7 @@ impl<B: Body<Data = Bytes>> HandlerResponse<B> {
         }
     }
 
-    /// Tells whether its request isn't done. A server error that a handler makes of a step which waits
+    /// Returns whether its request isn't done. A server error that a handler makes of a step which waits
     /// for an operator isn't final, unless the handler says so.
     pub(super) fn is_open(&self, stop: Option<Stop>) -> bool {
         let own = self.response.extensions().get::<Verdict>();
@@ -112,7 +112,7 @@ impl<B: Body<Data = Bytes>> HandlerResponse<B> {
         self.verdict == Verdict::Release || (is_error && is_interrupted)
     }
 
-    /// Tells whether the handler's writes are dropped: behind a status of 400 or above, and behind a
+    /// Returns whether the handler's writes are dropped: behind a status of 400 or above, and behind a
     /// verdict of the handler's own, unless that is `Complete`.
     pub(super) fn writes_nothing(&self) -> bool {
         let own = self.response.extensions().get::<Verdict>();
@@ -159,7 +159,7 @@ impl<B: Body<Data = Bytes>> HandlerResponse<B> {
     }
 }
 
-/// Tells whether an answer says `Cache-Control: no-store` (RFC 9111, 5.2.2.5).
+/// Returns whether an answer says `Cache-Control: no-store` (RFC 9111, 5.2.2.5).
 fn is_no_store(headers: &HeaderMap) -> bool {
     let values = headers.get_all(CACHE_CONTROL).iter();
     let values = values.filter_map(|value| value.to_str().ok());

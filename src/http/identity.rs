@@ -114,7 +114,7 @@ fn log_observed(once: &Idempotency, problem: Problem) {
     }
 }
 
-/// Tells whether a layer outside has claimed this key, because the layer was applied twice: a second
+/// Returns whether a layer outside has claimed this key, because the layer was applied twice: a second
 /// claim would wait for the first, or take its place.
 fn is_claimed(once: &Idempotency, parts: &Parts, key: &Key) -> bool {
     let Some(outer) = parts.extensions.get::<Claim>() else {

@@ -61,7 +61,7 @@ pub(super) fn whole_path(parts: &Parts) -> &str {
     uri(parts).path()
 }
 
-/// Tells whether the path of [`path`] is decoded already.
+/// Returns whether the path of [`path`] is decoded already.
 pub(super) fn is_decoded(parts: &Parts) -> bool {
     #[cfg(feature = "lambda-http")]
     let is_decoded = gateway::decodes_paths(parts);

@@ -31,7 +31,7 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// Tells whether the requests of a route with this path can have the key.
+    /// Returns whether the requests of a route with this path can have the key.
     pub(super) fn fits(&self, path: &str) -> bool {
         let Self::PathParameter(name) = self else {
             return true;
@@ -39,7 +39,7 @@ impl Place {
         route::positions(path, name).is_some()
     }
 
-    /// Tells whether the key may be in the body.
+    /// Returns whether the key may be in the body.
     pub(super) fn reads_body(&self) -> bool {
         matches!(self, Self::Json(_) | Self::Closure(_))
     }

@@ -142,7 +142,7 @@ impl Problem {
         self.words().1
     }
 
-    /// Tells whether the engine can't use the key, which it logs with the operation.
+    /// Returns whether the engine can't use the key, which it logs with the operation.
     pub(super) fn is_unusable_key(self) -> bool {
         matches!(
             self,

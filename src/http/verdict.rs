@@ -44,7 +44,7 @@ const COMPRESSED: u8 = 0x01;
 /// The most bytes that a compressed last part is opened to.
 const MOST_TRAILERS: usize = 1024 * 1024;
 
-/// Tells whether an answer says that its call failed: by `grpc-status`, in its trailers, in its
+/// Returns whether an answer says that its call failed: by `grpc-status`, in its trailers, in its
 /// headers (an answer without a body), in the end of a gRPC-Web body, or by an `error` in the end of a
 /// Connect stream. An answer that was read to its end and has none of these has failed, too: its
 /// server broke off. One whose end can't be read, in another coding than gzip, is no failure: its
@@ -103,7 +103,7 @@ fn connect_succeeded(end: &[u8]) -> bool {
     serde_json::from_slice::<End>(end).is_ok_and(|end| end.error.is_none())
 }
 
-/// Tells whether the part of a body whose first byte has `bit` says success, or can't be read. `None`
+/// Returns whether the part of a body whose first byte has `bit` says success, or can't be read. `None`
 /// where the body ends before.
 fn end_says(mut body: &[u8], bit: u8, succeeded: fn(&[u8]) -> bool) -> Option<bool> {
     loop {

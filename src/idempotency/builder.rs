@@ -363,7 +363,7 @@ impl Idempotency {
 /// leave protection on; so does any other word, with a warning.
 const DISABLED_VARIABLE: &str = "IDEMPOTENCY_DISABLED";
 
-/// Tells whether the environment switches protection off.
+/// Returns whether the environment switches protection off.
 pub(super) fn is_thrown() -> bool {
     let Some(value) = std::env::var_os(DISABLED_VARIABLE) else {
         return false;
@@ -381,24 +381,24 @@ pub(super) fn is_thrown() -> bool {
 }
 
 impl Idempotency {
-    /// Tells whether the kill switch is on.
+    /// Returns whether the kill switch is on.
     #[cfg(feature = "http")]
     pub(crate) fn is_disabled(&self) -> bool {
         self.engine.disabled
     }
 
-    /// Tells whether handlers run whatever the records say.
+    /// Returns whether handlers run whatever the records say.
     pub(crate) fn is_passive(&self) -> bool {
         self.engine.disabled || self.engine.is_observing()
     }
 
-    /// Tells whether the engine only observes.
+    /// Returns whether the engine only observes.
     #[cfg(feature = "http")]
     pub(crate) fn is_observing(&self) -> bool {
         self.engine.is_observing()
     }
 
-    /// Tells whether texts that may quote a payload are logged.
+    /// Returns whether texts that may quote a payload are logged.
     #[cfg(any(feature = "batch", feature = "http", feature = "invoke"))]
     pub(crate) fn logs_errors(&self) -> bool {
         self.engine.settings.log_errors

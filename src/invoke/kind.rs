@@ -162,7 +162,7 @@ struct DurableEnvelope {
     _token: String,
 }
 
-/// Tells whether an event invokes a durable function. The answer to it says how far the execution
+/// Returns whether an event invokes a durable function. The answer to it says how far the execution
 /// is, so that it holds for this one invocation alone.
 pub(in crate::invoke) fn is_durable(event: &str) -> bool {
     // Events that are none are not parsed once more.

@@ -149,7 +149,7 @@ impl Decision<'_> {
         self.journal(found).map_or(0, Journal::key_generation)
     }
 
-    /// Tells whether the final record of that attempt [is to be kept](Journal::is_to_be_kept).
+    /// Returns whether the final record of that attempt [is to be kept](Journal::is_to_be_kept).
     pub(crate) fn is_to_be_kept(&self, found: Option<&Found>) -> bool {
         self.journal(found).is_some_and(Journal::is_to_be_kept)
     }
@@ -233,7 +233,7 @@ fn resume<'a>(found: &'a Found, record: &Record) -> Decision<'a> {
     }
 }
 
-/// Tells whether two fingerprints differ. Another library's is a different hash, and is not
+/// Returns whether two fingerprints differ. Another library's is a different hash, and is not
 /// compared.
 fn differs(record: &Record, fingerprint: Option<&Fingerprint>) -> bool {
     match (record.layout, &record.fingerprint, fingerprint) {
@@ -253,7 +253,7 @@ fn lease_end(version: &Version, margin: Duration) -> Option<EpochMillis> {
     })
 }
 
-/// Tells whether the record counts as absent. One whose status is not known to be final also needs
+/// Returns whether the record counts as absent. One whose status is not known to be final also needs
 /// its lease to be over.
 fn is_expired(version: &Version, now: EpochMillis, margin: Duration) -> bool {
     let Some(expiration) = version.expiration else {

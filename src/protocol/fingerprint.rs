@@ -94,7 +94,7 @@ impl Fingerprint {
         Self(format!("{operation}:{payload}").into())
     }
 
-    /// Tells whether two requests differ: in their operation, or in their payload, where both say
+    /// Returns whether two requests differ: in their operation, or in their payload, where both say
     /// it.
     pub(crate) fn differs(&self, other: &Self) -> bool {
         if self == other {

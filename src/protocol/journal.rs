@@ -94,12 +94,12 @@ impl Journal {
             .map(|(name, entry)| (name.as_str(), entry))
     }
 
-    /// Tells whether no step was ever begun.
+    /// Returns whether no step was ever begun.
     pub(crate) fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// Tells whether a store may write this entry: it is newer than that of the same step.
+    /// Returns whether a store may write this entry: it is newer than that of the same step.
     pub(crate) fn takes(&self, name: &str, entry: &StepEntry) -> bool {
         self.get(name).map_or(0, |known| known.revision) < entry.revision
     }
@@ -127,7 +127,7 @@ impl Journal {
         kept.map(|(name, _)| name)
     }
 
-    /// Tells whether its record is kept as long as an outcome, once it is final: it says that the effect of a
+    /// Returns whether its record is kept as long as an outcome, once it is final: it says that the effect of a
     /// step may have happened, whether or not a saga has undone it, or that an operator gave the request new
     /// derived keys.
     pub(crate) fn is_to_be_kept(&self) -> bool {
@@ -148,7 +148,7 @@ impl Journal {
         self.iter().map(|(name, entry)| entry.size(name)).sum()
     }
 
-    /// Tells whether a step of this name could begin and its result be kept, however large, beside those
+    /// Returns whether a step of this name could begin and its result be kept, however large, beside those
     /// that have begun and have no entry yet.
     pub(crate) fn has_room_for<'a>(
         &self,
@@ -227,7 +227,7 @@ impl StepEntry {
     }
 }
 
-/// Tells whether a name can be used: letters, digits, `-`, `_` and `.`, so that it reads well in a
+/// Returns whether a name can be used: letters, digits, `-`, `_` and `.`, so that it reads well in a
 /// log and in a store.
 pub(crate) fn is_step_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -334,7 +334,7 @@ impl SagaState {
         })
     }
 
-    /// Tells whether it is compensated: each step that was confirmed is undone, or was settled as failed.
+    /// Returns whether it is compensated: each step that was confirmed is undone, or was settled as failed.
     pub(crate) fn is_undone(&self, journal: &Journal) -> bool {
         if self.is_erased {
             // Its list of them is erased, too: each step counts.
@@ -344,14 +344,14 @@ impl SagaState {
         self.failure.is_some() && self.confirmed.iter().all(|step| is_undone(journal, step))
     }
 
-    /// Tells whether an operator must settle an entry, and has not done so.
+    /// Returns whether an operator must settle an entry, and has not done so.
     pub(crate) fn is_stuck(&self, journal: &Journal) -> bool {
         let entry = self.stuck.as_ref().and_then(|name| journal.get(name));
         entry.is_some_and(|entry| entry.state == StepState::Pending)
     }
 }
 
-/// Tells whether nothing is left to undo of a confirmed step: its undo is confirmed, or it was settled as
+/// Returns whether nothing is left to undo of a confirmed step: its undo is confirmed, or it was settled as
 /// failed.
 pub(crate) fn is_undone(journal: &Journal, step: &str) -> bool {
     let state = |name: &str| journal.get(name).map(|entry| &entry.state);

@@ -546,7 +546,7 @@ impl Namespace {
     }
 }
 
-/// Tells whether a scope names nobody: it is empty, or has no character that is seen. Unicode calls those
+/// Returns whether a scope names nobody: it is empty, or has no character that is seen. Unicode calls those
 /// without a width `Default_Ignorable_Code_Point`.
 pub(crate) fn is_blank(text: &str) -> bool {
     let is_unseen = |character: char| {

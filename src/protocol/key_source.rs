@@ -142,7 +142,7 @@ impl<T, R, Sel: fmt::Display> KeySource<T, R, Sel> {
         }
     }
 
-    /// Tells whether the token is the source's own.
+    /// Returns whether the token is the source's own.
     #[cfg(feature = "invoke")]
     pub(crate) fn is_of_source(&self) -> bool {
         matches!(*self.token, Token::Source)

@@ -97,7 +97,7 @@ pub(super) fn below<'a>(
     pointers.iter().filter_map(through).collect()
 }
 
-/// Tells whether one of them ends here.
+/// Returns whether one of them ends here.
 pub(super) fn is_target(below: &[&[String]]) -> bool {
     below.iter().any(|rest| rest.is_empty())
 }

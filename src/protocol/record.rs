@@ -126,7 +126,7 @@ impl Record {
         }
     }
 
-    /// Tells whether its lease was ended by a release.
+    /// Returns whether its lease was ended by a release.
     #[doc(hidden)]
     pub fn is_released(&self) -> bool {
         self.status == Status::InProgress && self.lease == Some(RELEASED)

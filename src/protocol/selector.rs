@@ -128,7 +128,7 @@ impl fmt::Display for Selector {
     }
 }
 
-/// Tells whether a text is JSON. A number in it may be beyond a double's range, a string may have half
+/// Returns whether a text is JSON. A number in it may be beyond a double's range, a string may have half
 /// of a surrogate pair, and its depth has no limit.
 pub(crate) fn is_json(text: &str) -> bool {
     serde_json::from_str::<IgnoredAny>(text).is_ok()
@@ -148,7 +148,7 @@ fn of_json(json: &str) -> Option<String> {
     text.or_else(|| is_json(json).then(hash))
 }
 
-/// Tells whether a list or an object is empty, or has a `null` or an empty string, at any depth: its
+/// Returns whether a list or an object is empty, or has a `null` or an empty string, at any depth: its
 /// token would be shared by all that lack this part. Nothing is decoded: not every value can be, and
 /// decoded, hostile text takes a hundred times its size.
 fn lacks_a_part(json: &str) -> bool {

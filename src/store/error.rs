@@ -55,18 +55,18 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Tells whether the store gave no answer that can be relied on, so that a write may have applied.
+    /// Returns whether the store gave no answer that can be relied on, so that a write may have applied.
     pub(crate) fn is_unreachable(&self) -> bool {
         matches!(self, Self::Timeout | Self::Unavailable(_))
     }
 
-    /// Tells whether a send of the write may have applied, the last or an earlier one: an error whose kind
+    /// Returns whether a send of the write may have applied, the last or an earlier one: an error whose kind
     /// says that nothing did may be of the last one alone.
     pub fn may_have_applied(&self) -> bool {
         self.is_unreachable() || self.is_uncertain()
     }
 
-    /// Tells whether the store has answered, and the write may have applied.
+    /// Returns whether the store has answered, and the write may have applied.
     pub(crate) fn is_uncertain(&self) -> bool {
         self.source().is_some_and(<dyn StdError>::is::<Uncertain>)
     }
@@ -100,7 +100,7 @@ impl StoreError {
         }
     }
 
-    /// Tells whether a group leaves the write to its caller, who sends it alone.
+    /// Returns whether a group leaves the write to its caller, who sends it alone.
     pub(crate) fn is_left_to_caller(&self) -> bool {
         let mark = self
             .source()
@@ -109,7 +109,7 @@ impl StoreError {
         matches!(marked.unwrap_or(self), Self::NotSent)
     }
 
-    /// Tells whether the same request may succeed a moment later.
+    /// Returns whether the same request may succeed a moment later.
     pub fn is_transient(&self) -> bool {
         matches!(
             self,

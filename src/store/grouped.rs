@@ -462,7 +462,7 @@ impl<R: Request> Queue<R> {
         state.is_busy.then_some(group)
     }
 
-    /// Tells whether something has gathered; the queue is free where nothing has.
+    /// Returns whether something has gathered; the queue is free where nothing has.
     fn goes_on(&self) -> bool {
         let mut state = lock(&self.state);
         state.is_busy = !state.gathering.requests.is_empty();

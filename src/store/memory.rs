@@ -38,7 +38,7 @@ impl MemoryStore {
         Self::default()
     }
 
-    /// Tells whether it holds no record, not even an expired one.
+    /// Returns whether it holds no record, not even an expired one.
     pub fn is_empty(&self) -> bool {
         lock(&self.records).is_empty()
     }

@@ -64,7 +64,7 @@ impl Night {
         self.calm_since.get_or_init(SystemTime::now);
     }
 
-    /// Tells whether new requests come, and trouble is made.
+    /// Returns whether new requests come, and trouble is made.
     pub fn is_troubled(&self) -> bool {
         self.calm_since.get().is_none()
     }

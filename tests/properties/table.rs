@@ -125,7 +125,7 @@ impl HttpConnector for Current {
 struct Expressions<'a>(&'a Value);
 
 impl Expressions<'_> {
-    /// Tells whether the condition holds. A write without one is a defect.
+    /// Returns whether the condition holds. A write without one is a defect.
     fn hold(&self, item: Option<&Item>) -> bool {
         let condition = self.0["ConditionExpression"].as_str();
         let condition = condition.expect("each write has a condition");

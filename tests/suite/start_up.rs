@@ -287,7 +287,7 @@ fn expiring() -> String {
     format!("http://{address}")
 }
 
-/// Tells whether a request has its head, and as much of a body as the head says.
+/// Returns whether a request has its head, and as much of a body as the head says.
 fn is_whole(request: &[u8]) -> bool {
     let text = String::from_utf8_lossy(request).to_ascii_lowercase();
     let Some((head, body)) = text.split_once("\r\n\r\n") else {

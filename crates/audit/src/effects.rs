@@ -173,7 +173,7 @@ fn is_hash(keys: &[KeySchemaElement], attribute: &str) -> bool {
         .any(|key| key.key_type == KeyType::Hash && key.attribute_name == attribute)
 }
 
-/// Tells whether an index has every item with this attribute. With a sort key, it lacks the items
+/// Returns whether an index has every item with this attribute. With a sort key, it lacks the items
 /// that have no such attribute; while it is created or deleted, others, too.
 fn is_whole(index: &GlobalSecondaryIndexDescription, attribute: &str) -> bool {
     let keys = index.key_schema();
@@ -192,7 +192,7 @@ fn as_key(name: &str, is_number: bool) -> Option<AttributeValue> {
     is_text.then(|| AttributeValue::S(name.to_owned()))
 }
 
-/// Tells whether a number, as `decimal` writes it, can be a key.
+/// Returns whether a number, as `decimal` writes it, can be a key.
 fn is_key(number: &str) -> bool {
     let Some((digits, exponent)) = number.trim_start_matches('-').split_once('e') else {
         return true;

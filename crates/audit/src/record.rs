@@ -71,7 +71,7 @@ impl Completed {
     }
 }
 
-/// Tells whether the operation of an id has the name that the HTTP layer gives it: a method and a path.
+/// Returns whether the operation of an id has the name that the HTTP layer gives it: a method and a path.
 pub fn is_http(id: &str) -> bool {
     let operation = RecordId::parts_of(id).map(|(_, operation, _)| operation);
     let named = operation.and_then(|operation| operation.split_once(" /"));

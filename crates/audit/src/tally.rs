@@ -64,7 +64,7 @@ impl Tally {
         self.not_judged
     }
 
-    /// Tells whether too little was compared to know that all is well: nothing, or less than nine
+    /// Returns whether too little was compared to know that all is well: nothing, or less than nine
     /// records of ten.
     pub fn is_blind(&self) -> bool {
         self.checked == 0 || self.not_judged > self.checked / 9
@@ -80,7 +80,7 @@ impl Tally {
         Rate::of(self.double.0, self.checked)
     }
 
-    /// Tells whether an effect is missing or double.
+    /// Returns whether an effect is missing or double.
     pub fn found_any(&self) -> bool {
         self.missing.0 > 0 || self.double.0 > 0
     }

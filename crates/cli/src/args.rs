@@ -208,7 +208,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Tells whether the names are the library's own.
+    /// Returns whether the names are the library's own.
     pub(crate) fn is_default(&self) -> bool {
         self.partition_key == "id" && self.sort_key.is_none() && self.attribute.is_empty()
     }

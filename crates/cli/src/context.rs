@@ -90,7 +90,7 @@ impl Context {
         finish(written.and_then(|()| out.flush()))
     }
 
-    /// Tells whether the next question is answered by a `--yes`, and uses that up.
+    /// Returns whether the next question is answered by a `--yes`, and uses that up.
     pub(crate) fn agreed(&self) -> bool {
         let left = self.agreed.get();
         self.agreed.set(left.saturating_sub(1));

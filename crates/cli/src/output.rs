@@ -91,7 +91,7 @@ pub(crate) fn shown_json(json: &str) -> String {
     text
 }
 
-/// Tells whether a terminal obeys a character: control characters, and those that turn the direction
+/// Returns whether a terminal obeys a character: control characters, and those that turn the direction
 /// of the text behind them.
 pub(crate) fn is_obeyed(char: char) -> bool {
     char.is_control()

@@ -34,7 +34,7 @@ pub(crate) struct Redis {
     timeout: Duration,
 }
 
-/// Tells whether an address is one of a server of Redis or Valkey.
+/// Returns whether an address is one of a server of Redis or Valkey.
 pub(crate) fn is_address(url: &str) -> bool {
     url.starts_with("redis://") || url.starts_with("rediss://")
 }
@@ -78,7 +78,7 @@ impl Redis {
         Ok(id.unwrap_or_default().to_owned())
     }
 
-    /// Tells whether other nodes have records, too: of a cluster, one is read.
+    /// Returns whether other nodes have records, too: of a cluster, one is read.
     pub(crate) async fn is_one_of_several(&self) -> Result<bool, Failure> {
         let doing =
             "ask for the server's cluster, which a user with `+info` and `+cluster|info` may";

@@ -63,7 +63,7 @@ const FORMS: &str = "give a time such as 2026-11-23T03:12:00Z, or its epoch seco
 /// its hour, as [`is_date_and_hour`] says.
 const OF_NUMBERS: Range<i64> = 1_000_000_000_000..7_258_118_400_000;
 
-/// Tells whether the ten digits of a number read as a date and its hour, from 2020 to 2099:
+/// Returns whether the ten digits of a number read as a date and its hour, from 2020 to 2099:
 /// `2026112303`. As seconds they are times from 2034 to 2036.
 fn is_date_and_hour(number: i64) -> bool {
     let (year, month) = (number / 1_000_000, number / 10_000 % 100);

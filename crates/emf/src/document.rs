@@ -107,7 +107,7 @@ fn dimensions(labels: &[Label]) -> Vec<Vec<&str>> {
     sets
 }
 
-/// Tells whether a document can have this metric. CloudWatch takes no name that is blank or too long; a label
+/// Returns whether a document can have this metric. CloudWatch takes no name that is blank or too long; a label
 /// of the metric's name would be the same member, and `_aws` is the member that describes the metrics.
 pub(crate) fn takes(key: &Key) -> bool {
     let name = key.name();
@@ -118,17 +118,17 @@ pub(crate) fn takes(key: &Key) -> bool {
         && !key.labels().any(collides)
 }
 
-/// Tells whether CloudWatch takes this name of a dimension.
+/// Returns whether CloudWatch takes this name of a dimension.
 fn is_name(name: &str) -> bool {
     is_printable(name) && !is_blank(name) && name.len() <= MOST_NAME_CHARS && !name.starts_with(':')
 }
 
-/// Tells whether a text is empty, or only blanks. CloudWatch takes no such name, and no such value.
+/// Returns whether a text is empty, or only blanks. CloudWatch takes no such name, and no such value.
 fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
 
-/// Tells whether a text is ASCII without control characters.
+/// Returns whether a text is ASCII without control characters.
 fn is_printable(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }

@@ -83,7 +83,7 @@ async fn own_page_alone(State(port): State<u16>, request: Request, next: Next) -
     (StatusCode::FORBIDDEN, words).into_response()
 }
 
-/// Tells whether a request is for this port under a name of this machine, and from a page of the same
+/// Returns whether a request is for this port under a name of this machine, and from a page of the same
 /// place, where it says from which. A name of another site may lead here, too.
 fn is_of_own_page(port: u16, headers: &HeaderMap) -> bool {
     let Some(host) = headers.get(HOST).and_then(|host| host.to_str().ok()) else {

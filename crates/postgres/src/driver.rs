@@ -32,7 +32,7 @@ pub trait Pool: Clone + Debug + Send + Sync + 'static + private::Sealed {
     #[doc(hidden)]
     fn reserve(&self) -> impl Future<Output = Result<Self::Reserved, PostgresError>> + Send;
 
-    /// Tells whether the pool has neither a free connection nor room for another one.
+    /// Returns whether the pool has neither a free connection nor room for another one.
     #[doc(hidden)]
     fn is_full(&self) -> bool;
 }

@@ -297,7 +297,7 @@ impl PostgresError {
         self.problem
     }
 
-    /// Tells whether its connection may serve another request: once the server has answered, nothing is open on it. One to a server that reads
+    /// Returns whether its connection may serve another request: once the server has answered, nothing is open on it. One to a server that reads
     /// only may not: after a failover another is the primary.
     pub(crate) fn keeps_connection(&self) -> bool {
         !matches!(self.problem, Problem::Unreachable | Problem::ReadOnly)

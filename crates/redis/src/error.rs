@@ -209,7 +209,7 @@ pub(crate) fn problem_of(error: &RedisError) -> Problem {
     }
 }
 
-/// Tells whether only a replica answers so.
+/// Returns whether only a replica answers so.
 pub(crate) fn is_of_replica(error: &RedisError) -> bool {
     // `WAIT` has other words for it.
     problem_of(error) == Problem::Replica || error.to_string().contains("replica instances")

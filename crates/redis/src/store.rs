@@ -447,7 +447,7 @@ fn acknowledged(answer: Option<Value>) -> RedisResult<i64> {
     Ok(i64::from_redis_value(answer)?)
 }
 
-/// Tells whether the server gave no answer because there is no connection.
+/// Returns whether the server gave no answer because there is no connection.
 fn is_of_connection(error: &StoreError) -> bool {
     let StoreError::Unavailable(source) = error else {
         return false;

@@ -25,12 +25,12 @@ pub(crate) enum ShopError {
 }
 
 impl ShopError {
-    /// Tells whether no retry will fix it.
+    /// Returns whether no retry will fix it.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self, Self::Declined | Self::NoCarrier)
     }
 
-    /// Tells whether it may have been done, though no answer came.
+    /// Returns whether it may have been done, though no answer came.
     pub(crate) fn may_be_done(&self) -> bool {
         matches!(self, Self::NoAnswer(_))
     }

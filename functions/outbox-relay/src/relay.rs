@@ -35,7 +35,7 @@ pub(crate) enum Failed {
 }
 
 impl Failed {
-    /// Tells whether the target refused the event itself.
+    /// Returns whether the target refused the event itself.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self, Self::Publish(error) if error.is_refusal)
     }

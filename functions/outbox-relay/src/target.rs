@@ -100,7 +100,7 @@ const PARTS_OF_THE_TARGET: [&str; 14] = [
     "topic",
 ];
 
-/// Tells whether an answer blames the event. One without a code comes from what is before the target, which tells by its status alone.
+/// Returns whether an answer blames the event. One without a code comes from what is before the target, which tells by its status alone.
 fn is_refusal(status: u16, code: &str, message: &str) -> bool {
     match status {
         413 => true,
@@ -109,7 +109,7 @@ fn is_refusal(status: u16, code: &str, message: &str) -> bool {
     }
 }
 
-/// Tells whether an error blames the event. In doubt it doesn't: an event that waits is better than all events parked.
+/// Returns whether an error blames the event. In doubt it doesn't: an event that waits is better than all events parked.
 fn blames_the_event(code: &str, message: &str) -> bool {
     let code = code.strip_suffix("Exception").unwrap_or(code);
     let message = message.to_ascii_lowercase();
@@ -277,7 +277,7 @@ mod tests {
         }
     }
 
-    /// Tells whether an answer refuses the event: its status, its code and its message.
+    /// Returns whether an answer refuses the event: its status, its code and its message.
     fn refuses(answer: &str) -> bool {
         let mut parts = answer.splitn(3, ' ').chain(["", ""]);
         let mut part = || parts.next().unwrap();

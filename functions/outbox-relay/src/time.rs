@@ -44,7 +44,7 @@ impl Time {
         }
     }
 
-    /// Tells whether nothing may be begun any more.
+    /// Returns whether nothing may be begun any more.
     pub(crate) fn is_used(self) -> bool {
         Instant::now() >= self.begin_until
     }

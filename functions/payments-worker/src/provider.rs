@@ -35,7 +35,7 @@ pub(crate) enum ProviderError {
     NoAnswer(HttpError),
 }
 
-/// Tells whether a status says that nothing was charged. A timeout (408), a conflict (409) and an
+/// Returns whether a status says that nothing was charged. A timeout (408), a conflict (409) and an
 /// early request (425) are answers about this request: another one with its key may have charged.
 fn is_refusal(status: StatusCode) -> bool {
     const OTHERS: [StatusCode; 3] = [

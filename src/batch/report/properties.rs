@@ -36,7 +36,7 @@ fn any_end() -> impl Strategy<Value = End> {
     prop_oneof![Just(End::Done), Just(End::Failed), Just(End::Unknown)]
 }
 
-/// Tells whether SQS may delete the message in this position.
+/// Returns whether SQS may delete the message in this position.
 fn is_done(fates: &[Fate], position: usize) -> bool {
     match &fates[position] {
         Fate::Done => true,

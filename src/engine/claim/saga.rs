@@ -396,7 +396,7 @@ impl<'a, E: fmt::Display + 'static> Saga<'a, E> {
         Ok(())
     }
 
-    /// Tells whether the step's entry has this state.
+    /// Returns whether the step's entry has this state.
     fn is(&self, name: &str, state: &StepState) -> bool {
         let steps = lock(&self.claim.inner.steps.state);
         let entry = steps.journal.get(name);

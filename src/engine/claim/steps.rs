@@ -101,23 +101,23 @@ impl Claim {
         }
     }
 
-    /// Tells whether the journal holds a step, so that an effect may exist outside.
+    /// Returns whether the journal holds a step, so that an effect may exist outside.
     pub(crate) fn has_steps(&self) -> bool {
         !lock(&self.inner.steps.state).journal.is_empty()
     }
 
-    /// Tells whether the final record of this attempt is kept as long as an outcome.
+    /// Returns whether the final record of this attempt is kept as long as an outcome.
     pub(crate) fn is_to_be_kept(&self) -> bool {
         let state = lock(&self.inner.steps.state);
         state.compensated.is_some() || state.journal.is_to_be_kept()
     }
 
-    /// Tells whether the handler of this attempt has begun or continued a saga.
+    /// Returns whether the handler of this attempt has begun or continued a saga.
     pub(crate) fn has_saga(&self) -> bool {
         lock(&self.inner.steps.state).has_saga
     }
 
-    /// Tells whether an operator must settle a step of the saga.
+    /// Returns whether an operator must settle a step of the saga.
     pub(crate) fn has_stuck_saga(&self) -> bool {
         let state = lock(&self.inner.steps.state);
         let saga = SagaState::of(&state.journal);
@@ -125,7 +125,7 @@ impl Claim {
         is_stuck && matches!(state.stop, Some(Stop::Interrupted { .. }))
     }
 
-    /// Tells whether a saga is being undone: the run is no success, whatever its handler returns.
+    /// Returns whether a saga is being undone: the run is no success, whatever its handler returns.
     pub(crate) fn goes_back(&self) -> bool {
         lock(&self.inner.steps.state).failure.is_some()
     }
@@ -237,7 +237,7 @@ impl Inner {
         Err(error)
     }
 
-    /// Tells whether no later attempt could begin a step that this error kept from beginning. What is pending
+    /// Returns whether no later attempt could begin a step that this error kept from beginning. What is pending
     /// may leave room in the journal.
     pub(super) fn never_begins<E: 'static>(&self, error: &StepError<E>) -> bool {
         match error {
@@ -354,7 +354,7 @@ fn is_pending(known: Option<&StepEntry>) -> bool {
     known.is_some_and(|entry| entry.state == StepState::Pending)
 }
 
-/// Tells whether a step is the handler's own matter: it is pending, and not one that its saga must undo.
+/// Returns whether a step is the handler's own matter: it is pending, and not one that its saga must undo.
 fn is_beside(journal: &Journal, name: &str) -> bool {
     let saga = SagaState::of(journal).filter(|_| is_pending(journal.get(name)));
     saga.is_some_and(|saga| !saga.confirmed.iter().any(|listed| listed == name))

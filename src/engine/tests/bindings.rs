@@ -9,7 +9,7 @@ use crate::engine::claim::steps::StepError;
 use crate::protocol::record::RecordWrite;
 use crate::store::transaction::WriteError;
 
-/// Tells whether a failed attempt that did this binds its payload to the key.
+/// Returns whether a failed attempt that did this binds its payload to the key.
 async fn is_bound_by(attempt: impl AsyncFn(&Claim)) -> bool {
     let once = engine(Replies::default());
     let handler = async |claim: Claim| {

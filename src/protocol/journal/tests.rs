@@ -15,7 +15,7 @@ fn text(bytes: usize) -> StepState {
     StepState::Confirmed(Ok("x".repeat(bytes)))
 }
 
-/// Tells whether a step has room while no other begins.
+/// Returns whether a step has room while no other begins.
 fn has_room(journal: &Journal, name: &str) -> bool {
     journal.has_room_for(name, std::iter::empty())
 }

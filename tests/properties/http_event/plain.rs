@@ -24,7 +24,7 @@ pub(super) fn is_plain(event: &str) -> bool {
         && has_plain_body(&event)
 }
 
-/// Tells whether a plain event has the one stage and the one route that a function URL has.
+/// Returns whether a plain event has the one stage and the one route that a function URL has.
 pub(super) fn is_without_stage_and_route(event: &str) -> bool {
     let event = serde_json::from_str::<Value>(event).unwrap_or_default();
     let is_default = |name| may(&event["requestContext"][name], |value| value == "$default");

@@ -43,7 +43,7 @@ fn managed(function: &Function) -> Function {
     function.with("AWS_LAMBDA_MAX_CONCURRENCY", CONCURRENCY)
 }
 
-/// Tells whether a reply lets the source of an event take it as done.
+/// Returns whether a reply lets the source of an event take it as done.
 fn is_done(reply: &Reply) -> bool {
     let Reply::Answered(answer) = reply else {
         return false;

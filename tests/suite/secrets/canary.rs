@@ -49,7 +49,7 @@ impl Canary {
         forms
     }
 
-    /// Tells whether a text holds it, in any case of letters.
+    /// Returns whether a text holds it, in any case of letters.
     pub fn is_in(&self, text: &str) -> bool {
         let text = text.to_lowercase();
         self.forms()

@@ -169,7 +169,7 @@ impl Checker {
         true
     }
 
-    /// Tells whether a copy of a write could still change something.
+    /// Returns whether a copy of a write could still change something.
     fn lives(&self, now: &Wire, key: usize, write: &Write) -> bool {
         let rec = now.recs[key];
         let over_nothing = rec.is_none()
@@ -245,7 +245,7 @@ impl Wire {
     }
 }
 
-/// Tells whether a write isn't bound to be refused.
+/// Returns whether a write isn't bound to be refused.
 fn may_apply(write: &Write) -> bool {
     let (Write::TakeOver { seen, .. }
     | Write::Intervene { seen, .. }

@@ -49,7 +49,7 @@ mutations! {
 }
 
 impl Mutation {
-    /// Tells whether a write has lost its fence.
+    /// Returns whether a write has lost its fence.
     pub fn unfences(self, write: &Write) -> bool {
         match self {
             Self::CompleteWithoutFence => matches!(write, Write::Complete(_)),

@@ -122,7 +122,7 @@ fn steps(journal: Journal, act: Act) -> Journal {
 }
 
 impl World {
-    /// Tells whether an operator's write is on its way.
+    /// Returns whether an operator's write is on its way.
     pub fn intervenes(&self) -> bool {
         let mut late = self.late.iter();
         late.any(|(_, write)| matches!(write, Write::Intervene { .. }))

@@ -69,7 +69,7 @@ mod tests {
         all
     }
 
-    /// Tells whether a delivery only waits for an answer that ends it.
+    /// Returns whether a delivery only waits for an answer that ends it.
     fn is_ending(world: &World) -> bool {
         let ends = |worker: &Worker| match worker.phase {
             Phase::Answered(call, _) => call.is_last(),

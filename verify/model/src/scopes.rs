@@ -102,7 +102,7 @@ impl Scope {
         scope.clocks(&NEAR)
     }
 
-    /// Tells whether a handler is ended with its lease: where that is renewed, or ends with a deadline.
+    /// Returns whether a handler is ended with its lease: where that is renewed, or ends with a deadline.
     pub fn holds(&self) -> bool {
         self.ends || self.budget.renewals > 0
     }

@@ -197,7 +197,7 @@ impl Write {
         }
     }
 
-    /// Tells whether it could make its owner the record's.
+    /// Returns whether it could make its owner the record's.
     pub fn claims(&self) -> bool {
         matches!(
             self,
@@ -205,12 +205,12 @@ impl Write {
         )
     }
 
-    /// Tells whether a business write is in it.
+    /// Returns whether a business write is in it.
     pub fn books(&self) -> bool {
         matches!(self, Self::Commit { .. } | Self::Apply { .. })
     }
 
-    /// Tells whether it keeps the sends of a transaction without a claim from applying.
+    /// Returns whether it keeps the sends of a transaction without a claim from applying.
     pub fn fences_off(&self) -> bool {
         matches!(self, Self::Create(claim) | Self::TakeOver { claim, .. } if claim.number == ENDED)
     }

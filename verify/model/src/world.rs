@@ -192,7 +192,7 @@ impl Phase {
 }
 
 impl Call {
-    /// Tells whether any answer ends the delivery.
+    /// Returns whether any answer ends the delivery.
     pub fn is_last(&self) -> bool {
         matches!(
             self.why,
@@ -200,14 +200,14 @@ impl Call {
         )
     }
 
-    /// Tells whether no answer at all leads to another call.
+    /// Returns whether no answer at all leads to another call.
     pub fn is_doubted(&self) -> bool {
         self.why == Why::End && self.write.books()
     }
 }
 
 impl Worker {
-    /// Tells whether a handler is at work in it.
+    /// Returns whether a handler is at work in it.
     pub fn is_executing(&self) -> bool {
         let phase = match self.phase {
             Phase::Running => true,

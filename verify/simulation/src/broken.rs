@@ -64,17 +64,17 @@ mutations! {
 }
 
 impl Mutation {
-    /// Tells whether a transaction applies although another holds the claim.
+    /// Returns whether a transaction applies although another holds the claim.
     pub fn spares_fence(self, late: bool) -> bool {
         self == Self::CommitWithoutFence || (late && self == Self::LateCommitWithoutFence)
     }
 
-    /// Tells whether every transaction's first reply is lost: only a transaction without a reply shows the defect.
+    /// Returns whether every transaction's first reply is lost: only a transaction without a reply shows the defect.
     pub fn loses_replies(self) -> bool {
         matches!(self, Self::HiddenRetries | Self::FenceForgotten)
     }
 
-    /// Tells whether a write is answered, and forgotten.
+    /// Returns whether a write is answered, and forgotten.
     pub fn forgets(self, write: &RecordWrite) -> bool {
         match self {
             Self::CompletionForgotten => matches!(write, RecordWrite::Complete(_)),
@@ -192,7 +192,7 @@ impl Mutation {
     }
 }
 
-/// Tells whether it writes a released record, over which no transaction without a claim can apply.
+/// Returns whether it writes a released record, over which no transaction without a claim can apply.
 pub fn fences_off(write: &RecordWrite) -> bool {
     match write {
         RecordWrite::Create(claim) | RecordWrite::TakeOver { claim, .. } => claim.lease == RELEASED,

@@ -103,13 +103,13 @@ fn final_records_stay(night: &Night, _: &[RecordId]) -> Vec<String> {
     those(&night.changes, touched)
 }
 
-/// Tells whether a completion has expired as it arrives: a copy of it that is later than the retention. With a copy of its claim, just
+/// Returns whether a completion has expired as it arrives: a copy of it that is later than the retention. With a copy of its claim, just
 /// as late, it may stand once more when TTL has deleted its record; it holds no booking, and is over for every process that meets it.
 fn is_expired(completion: &Change) -> bool {
     completion.kind == Kind::Complete && expires_at_once(completion)
 }
 
-/// Tells whether the record has expired as it is written, as by a copy that is later than the retention.
+/// Returns whether the record has expired as it is written, as by a copy that is later than the retention.
 fn expires_at_once(change: &Change) -> bool {
     let record = change.after.as_ref();
     record.is_some_and(|record| record.expiration.to_millis().0 <= change.at)
@@ -121,7 +121,7 @@ fn next(change: &Change) -> Option<u32> {
     before.map(|attempt| attempt + u32::from(has_started(change)))
 }
 
-/// Tells whether the attempt that is taken over had begun its work, as far as its record says.
+/// Returns whether the attempt that is taken over had begun its work, as far as its record says.
 fn has_started(change: &Change) -> bool {
     !change
         .before
@@ -129,7 +129,7 @@ fn has_started(change: &Change) -> bool {
         .is_some_and(|record| record.is_released() && is_marked(record))
 }
 
-/// Tells whether the record has the mark of an attempt that did not begin its work. An attempt that is at work never has it.
+/// Returns whether the record has the mark of an attempt that did not begin its work. An attempt that is at work never has it.
 fn is_marked(record: &Record) -> bool {
     record.last_error.as_deref() == Some("not started")
 }

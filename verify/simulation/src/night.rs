@@ -221,7 +221,7 @@ impl Worker {
     }
 }
 
-/// Tells whether a delivery has its own process, which dies where it is cut off. Lambda ends the process of every other batch that is
+/// Returns whether a delivery has its own process, which dies where it is cut off. Lambda ends the process of every other batch that is
 /// over its time; the rest are dropped before that, by a timeout of the caller.
 fn dies(door: Door, number: usize, first: &Delivery) -> bool {
     let is_ended_by_lambda = door == Door::Sqs && (number / BATCH).is_multiple_of(2);

@@ -154,7 +154,7 @@ fn given(record: &Record) -> Vec<String> {
     }
 }
 
-/// Tells whether the tool lets the operator do it.
+/// Returns whether the tool lets the operator do it.
 fn fits(act: Act, record: &Record, now: EpochMillis) -> bool {
     let is_final = record.status != Status::InProgress;
     let redacted = StoredOutcome::Omitted(Omission::Redacted);

@@ -181,7 +181,7 @@ impl Report {
     }
 }
 
-/// Tells whether a handler returned after its deadline, by the clock of its machine, and its claim was not over.
+/// Returns whether a handler returned after its deadline, by the clock of its machine, and its claim was not over.
 fn has_outlived(night: &Night, execution: &Execution) -> bool {
     let delivery = night.scenario.deliveries.get(execution.delivery);
     let outlived = delivery.and_then(|delivery| {

@@ -170,7 +170,7 @@ impl Scenario {
         }
     }
 
-    /// Tells whether no two clocks differ by more than the margin, so that no live lease is taken over.
+    /// Returns whether no two clocks differ by more than the margin, so that no live lease is taken over.
     pub fn clocks_agree(&self) -> bool {
         self.spread() <= MARGIN
     }

@@ -174,7 +174,7 @@ impl Watched {
     }
 }
 
-/// Tells whether it releases a run that was dropped.
+/// Returns whether it releases a run that was dropped.
 fn is_of_a_drop(write: &RecordWrite) -> bool {
     match write {
         RecordWrite::Release(release) => release.last_error.as_deref() == Some("dropped"),

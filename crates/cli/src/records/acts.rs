@@ -71,7 +71,7 @@ impl fmt::Display for GivenBack {
 }
 
 impl GivenBack {
-    /// Tells whether no attempt has left a trace since: the record waits for its next delivery. An
+    /// Returns whether no attempt has left a trace since: the record waits for its next delivery. An
     /// attempt of the claimless form that commits nothing leaves none.
     pub(crate) fn waits(self, record: &Record) -> bool {
         // Neither began its work.

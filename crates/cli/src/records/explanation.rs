@@ -270,7 +270,7 @@ impl Explanation {
         }
     }
 
-    /// Tells whether a delivery would run the handler.
+    /// Returns whether a delivery would run the handler.
     pub(crate) fn runs(&self) -> bool {
         // Up to the step that waits, too.
         let would_take_over = |record: &RecordView| record.state == State::Released;

@@ -180,7 +180,7 @@ impl Args {
     }
 }
 
-/// Tells whether an id is one of this operation, in this namespace where one is given. A raw id is of none.
+/// Returns whether an id is one of this operation, in this namespace where one is given. A raw id is of none.
 pub(crate) fn is_of_operation(namespace: Option<&str>, operation: &str, id: &str) -> bool {
     // As ids have it: cut at 255 bytes, between the namespace and the hash.
     let operation = operation
@@ -189,7 +189,7 @@ pub(crate) fn is_of_operation(namespace: Option<&str>, operation: &str, id: &str
     RecordId::parts_of(id).is_some_and(|(_, of, _)| of == operation) && !is_elsewhere(namespace, id)
 }
 
-/// Tells whether an id is one of another namespace than the one that is given. A raw id is of none.
+/// Returns whether an id is one of another namespace than the one that is given. A raw id is of none.
 pub(crate) fn is_elsewhere(namespace: Option<&str>, id: &str) -> bool {
     let namespace = namespace.zip(RecordId::parts_of(id));
     namespace.is_some_and(|(namespace, (of, ..))| of != namespace)

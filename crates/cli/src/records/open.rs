@@ -115,7 +115,7 @@ async fn tried(
     Ok(Held::No)
 }
 
-/// Tells whether another transaction has the lock.
+/// Returns whether another transaction has the lock.
 fn is_held<T>(locked: Result<T, sqlx::Error>) -> Result<bool, sqlx::Error> {
     match locked {
         Ok(_) => Ok(false),

@@ -67,7 +67,7 @@ impl Ending {
         })
     }
 
-    /// Tells whether the record is what this ending makes of one.
+    /// Returns whether the record is what this ending makes of one.
     fn is_reached(&self, record: &Record) -> bool {
         match self {
             Self::Released => record.is_released(),
@@ -184,7 +184,7 @@ const LATER: Duration = Duration::from_hours(1);
 /// The most times that a request without an answer is sent.
 const SENDS: u32 = 4;
 
-/// Tells whether nothing is left of what the handler returned.
+/// Returns whether nothing is left of what the handler returned.
 pub(crate) fn is_redacted(record: &Record) -> bool {
     let erased = StoredOutcome::Omitted(Omission::Redacted);
     record.outcome.as_ref() == Some(&erased) && results(record).next().is_none()
@@ -223,12 +223,12 @@ pub(crate) fn gives_results(record: &Record) -> Result<(), String> {
     ))
 }
 
-/// Tells whether the record is of a saga that was undone.
+/// Returns whether the record is of a saga that was undone.
 pub(crate) fn is_compensated(record: &Record) -> bool {
     SagaStatus::of(record) == Some(SagaStatus::Compensated)
 }
 
-/// Tells whether the record is of a saga that is being undone, or waits for an operator: no delivery
+/// Returns whether the record is of a saga that is being undone, or waits for an operator: no delivery
 /// would go on with it behind an outcome.
 pub(crate) fn is_half_done(record: &Record) -> bool {
     let saga = SagaStatus::of(record);
@@ -241,7 +241,7 @@ pub(crate) fn to_undo(record: &Record) -> Option<Vec<String>> {
     state.failure.map(|_| state.confirmed)
 }
 
-/// Tells whether the record is final, and its saga was ended before all was undone, or may have been: its
+/// Returns whether the record is final, and its saga was ended before all was undone, or may have been: its
 /// state was erased.
 pub(crate) fn was_ended_half_done(record: &Record) -> bool {
     let is_final = record.status != Status::InProgress;

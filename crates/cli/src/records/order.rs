@@ -238,12 +238,12 @@ fn expired() -> Failure {
     )
 }
 
-/// Tells whether duplicates can't read the outcome, if the operation is one of the HTTP layer.
+/// Returns whether duplicates can't read the outcome, if the operation is one of the HTTP layer.
 fn is_unread_over_http(id: &RecordId, ending: &Ending) -> bool {
     matches!(ending, Ending::Final { status: Status::Completed, outcome, .. } if is_http(id.as_str()) && !is_response(outcome))
 }
 
-/// Tells whether the ending leaves what a saga has done and not undone.
+/// Returns whether the ending leaves what a saga has done and not undone.
 fn leaves_saga(ending: &Ending, record: &Record) -> bool {
     match ending {
         Ending::Final { .. } => is_half_done(record),

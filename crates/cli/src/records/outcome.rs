@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::output::NL;
 
-/// Tells whether an outcome is a response, as the HTTP layer stores it.
+/// Returns whether an outcome is a response, as the HTTP layer stores it.
 pub(crate) fn is_response(outcome: &StoredOutcome) -> bool {
     matches!(outcome, StoredOutcome::Inline(text) if response_of(text).is_some())
 }

@@ -303,7 +303,7 @@ impl WhichArgs {
         self.times().map(of).unwrap_or_default()
     }
 
-    /// Tells whether a record is asked for: each, unless times are given. These take no permanent failure: a
+    /// Returns whether a record is asked for: each, unless times are given. These take no permanent failure: a
     /// card that was declined would be charged.
     fn takes(&self, record: &Record) -> bool {
         let is_completed = record.status == Status::Completed;

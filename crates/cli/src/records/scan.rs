@@ -65,7 +65,7 @@ impl Segment {
 }
 
 impl Progress {
-    /// Tells whether all was read.
+    /// Returns whether all was read.
     pub(crate) fn is_done(&self) -> bool {
         self.segments
             .iter()

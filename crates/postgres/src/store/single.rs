@@ -183,7 +183,7 @@ impl<P: Pool> PostgresStore<P> {
     }
 }
 
-/// Tells whether a write is of a run that may hold a connection: it renews the run, or ends it.
+/// Returns whether a write is of a run that may hold a connection: it renews the run, or ends it.
 fn is_of_a_run(write: &RecordWrite) -> bool {
     match write {
         // Without a lease it claims nothing: it ends a commit that may be late.

@@ -44,7 +44,7 @@ impl Service {
         }
     }
 
-    /// Tells whether an execution of this name is new, and whether it has this payload.
+    /// Returns whether an execution of this name is new, and whether it has this payload.
     fn started(&self, name: &str, payload: &[u8]) -> (bool, bool) {
         *self.requests.lock().unwrap() += 1;
         let mut executions = self.executions.lock().unwrap();

@@ -21,12 +21,12 @@ impl Checker {
         }
     }
 
-    /// Tells whether there is more time to be had. The fence tells whether a lease that is over is still its own.
+    /// Returns whether there is more time to be had. The fence tells whether a lease that is over is still its own.
     pub fn may_renew(&self, w: usize, hold: &Hold) -> bool {
         hold.renewal.is_none() && hold.until < self.until(self.lease(w))
     }
 
-    /// Tells whether the handler does nothing more until its lease is renewed, or it is ended.
+    /// Returns whether the handler does nothing more until its lease is renewed, or it is ended.
     pub fn is_suspended(&self, w: usize, hold: &Hold) -> bool {
         let spec = &self.scope.workers[w];
         let is_over = spec.skew >= hold.until && spec.form != Form::Claimless;

@@ -60,7 +60,7 @@ pub fn bookings_match(night: &Night, ids: &[RecordId]) -> Vec<String> {
     broken
 }
 
-/// Tells whether a completion repeats one that has expired, together with its claim.
+/// Returns whether a completion repeats one that has expired, together with its claim.
 fn is_raised(night: &Night, completion: &Change) -> bool {
     let is_claim = |change: &&Change| {
         matches!(change.kind, Kind::Create | Kind::Replace | Kind::Resume)

@@ -21,7 +21,7 @@ pub fn orders_are_followed(night: &Night, _: &[RecordId]) -> Vec<String> {
     those(&night.changes, wrong)
 }
 
-/// Tells whether the act fits the record that its write met.
+/// Returns whether the act fits the record that its write met.
 fn is_asked_for(at: i64, act: Act, met: &Record) -> bool {
     match act {
         Act::Release => {
@@ -48,23 +48,23 @@ fn is_left(act: Act, met: &Record, left: &Record) -> bool {
     ends && stays && left.owner != met.owner && left.expiration >= met.expiration
 }
 
-/// Tells whether an attempt of the key was released while it was live, so that it may run on beside its successor.
+/// Returns whether an attempt of the key was released while it was live, so that it may run on beside its successor.
 pub fn released_live(night: &Night, id: &RecordId, by: i64) -> bool {
     did(night, id, &[Act::ReleaseLive], 0, by, |_| true)
 }
 
-/// Tells whether the execution's own attempt was released while it was live.
+/// Returns whether the execution's own attempt was released while it was live.
 pub fn is_released_live(night: &Night, id: &RecordId, of: &Execution, by: i64) -> bool {
     let is_its = |record: &Record| record.attempt == of.attempt;
     did(night, id, &[Act::ReleaseLive], 0, by, is_its)
 }
 
-/// Tells whether the key's outcome was erased by then.
+/// Returns whether the key's outcome was erased by then.
 pub fn redacted(night: &Night, id: &RecordId, by: i64) -> bool {
     did(night, id, &[Act::Redact], 0, by, |_| true)
 }
 
-/// Tells whether the key was to run again, in that time.
+/// Returns whether the key was to run again, in that time.
 pub fn reran(night: &Night, id: &RecordId, from: i64, by: i64) -> bool {
     did(night, id, &[Act::Rerun, Act::RerunInFull], from, by, |_| {
         true

@@ -91,7 +91,7 @@ pub fn results_are_true(night: &Night, ids: &[RecordId]) -> Vec<String> {
     broken
 }
 
-/// Tells whether a completion no longer stood by then: its record was swept, replaced as expired, or changed by an operator.
+/// Returns whether a completion no longer stood by then: its record was swept, replaced as expired, or changed by an operator.
 fn is_replaced(night: &Night, completion: &Change, by: i64) -> bool {
     let fresh = |change: &&Change| {
         change.id == completion.id
@@ -105,7 +105,7 @@ fn is_replaced(night: &Night, completion: &Change, by: i64) -> bool {
     night.changes.iter().any(|change| fresh(&change))
 }
 
-/// Tells whether the record that stood under the key before was swept.
+/// Returns whether the record that stood under the key before was swept.
 fn is_fresh_again(night: &Night, commit: &Change) -> bool {
     let swept = |change: &Change| {
         change.id == commit.id && change.kind == Kind::Swept && change.at <= commit.at
@@ -113,7 +113,7 @@ fn is_fresh_again(night: &Night, commit: &Change) -> bool {
     commit.before.is_none() && night.changes.iter().any(swept)
 }
 
-/// Tells whether the delivery and the one whose value this is carry the same payload. A patient caller tries both.
+/// Returns whether the delivery and the one whose value this is carry the same payload. A patient caller tries both.
 fn same_payload(night: &Night, delivery: usize, value: usize) -> bool {
     let deliveries = &night.scenario.deliveries;
     let origin = night.executions[value].delivery;
@@ -123,7 +123,7 @@ fn same_payload(night: &Night, delivery: usize, value: usize) -> bool {
     }
 }
 
-/// Tells whether a message's work was done when it was acknowledged.
+/// Returns whether a message's work was done when it was acknowledged.
 fn is_done(night: &Night, ids: &[RecordId], delivery: usize, key: usize, at: i64) -> bool {
     let deliveries = &night.scenario.deliveries;
     let ran = night.executions.iter().any(|execution| {

@@ -84,7 +84,7 @@ impl Watched {
         }
     }
 
-    /// Tells whether a booking's condition holds now.
+    /// Returns whether a booking's condition holds now.
     fn holds(&self, booking: &Booking) -> bool {
         match booking.books {
             Books::Refused => false,

@@ -44,7 +44,7 @@ fn home(arn: &str) -> Vec<&str> {
     arn.split(':').skip(3).take(2).collect()
 }
 
-/// Tells whether the value of a function's variable names the table: by its ARN, or by its name.
+/// Returns whether the value of a function's variable names the table: by its ARN, or by its name.
 fn names(value: &str, table: &Table, function: &Function) -> bool {
     let is_of = |arn: &str| match arn.rsplit_once(":table/") {
         // A name is one of the function's own account and region.

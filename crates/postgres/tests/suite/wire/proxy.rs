@@ -95,7 +95,7 @@ impl Proxy {
         *self.wire.planned.lock().unwrap() = Some((words, fault));
     }
 
-    /// Tells whether no request has met the planned fault yet.
+    /// Returns whether no request has met the planned fault yet.
     pub(super) fn is_planned(&self) -> bool {
         self.wire.planned.lock().unwrap().is_some()
     }
